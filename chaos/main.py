@@ -79,7 +79,7 @@ def herd(runs: int, workers: int, recurring: bool, jitter: float, **how: Any) ->
     from .bench import herd as scenario
 
     asked = scenario.Herd(runs=runs, workers=workers, recurring=recurring, jitter_s=jitter)
-    measure("herd", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    measure("herd", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
 
 
 @bench.command(cls=ExampleCommand, examples=("raftsched bench steady --rate 500 --seconds 20",))
@@ -92,7 +92,7 @@ def steady(rate: float, seconds: float, **how: Any) -> None:
 
     asked = scenario.Steady(rate=rate, seconds=seconds)
     over_time: OverTime = {}
-    measure("steady", how, lambda folder, stage: scenario.run(folder, stage, asked, over_time),
+    measure("steady", how, lambda folder, nodes: scenario.run(folder, nodes, asked, over_time),
             over_time=over_time)  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
     from .bench import create as scenario
 
     asked = scenario.Create(clients=clients, seconds=seconds, bulk=bulk)
-    measure("create", how, lambda folder, stage: scenario.run(stage, asked))
+    measure("create", how, lambda folder, nodes: scenario.run(nodes, asked))
 
 
 @bench.command(cls=ExampleCommand, examples=("raftsched bench idle --jobs 100000",))
@@ -129,7 +129,7 @@ def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
     def say(word: str) -> None:
         click.echo(f"idle: {word}", err=True)
 
-    measure("idle", how, lambda folder, stage: scenario.run(folder, stage, asked, say, over_time),
+    measure("idle", how, lambda folder, nodes: scenario.run(folder, nodes, asked, say, over_time),
             over_time=over_time)  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def leases(
     asked = scenario.Leases(
         leases=leases, streams=streams, seconds=seconds, shared=shared, change=change or ""
     )
-    measure("leases", how, lambda folder, stage: scenario.run(folder, stage, asked),
+    measure("leases", how, lambda folder, nodes: scenario.run(folder, nodes, asked),
             ("--heartbeat-ms", str(heartbeat_ms)))  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def failover(kills: int, rate: float, **how: Any) -> None:
     from .bench import failover as scenario
 
     asked = scenario.Failover(kills=kills, rate=rate)
-    measure("failover", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    measure("failover", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
 
 
 @bench.command(cls=ExampleCommand, examples=("raftsched bench scale --most 100000",))
@@ -183,7 +183,7 @@ def scale(runs: int, most: int, **how: Any) -> None:
 
     steps = tuple(jobs for jobs in (10_000, 100_000, 1_000_000, 10_000_000) if jobs <= most)
     asked = scenario.Scale(runs=runs, steps=steps)
-    measure("scale", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    measure("scale", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
 
 
 @bench.command(cls=ExampleCommand, examples=("raftsched bench compare --peer pgqueuer --rounds 1",))
@@ -213,11 +213,11 @@ def compare(
     found best for them. Only one system is there at a time; the best turn of each counts. A ratio
     above 1 is in our favour.
     """
+    from ..cluster.local.process import ProcessFailed
     from .bench import compare as scenario
     from .bench.peers import postgres
     from .bench.peers.peer import PEERS
     from .bench.surroundings import surroundings
-    from .stage import StageFailed
 
     def say(word: str) -> None:
         click.echo(f"compare: {word}", err=True)
@@ -232,7 +232,7 @@ def compare(
             names = list(PEERS) if peer == "all" else [peer]
             peers = scenario.taking_part(names, load, say)
             told = scenario.run(folder, load, peers, rounds, say)
-        except StageFailed as error:
+        except ProcessFailed as error:
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     tell("compare", told, dict(scenario.flat(told)), around, how)
@@ -246,17 +246,18 @@ def measure(
     import asyncio
 
     from ..client.errors import RaftschedError
+    from ..cluster.local.nodes import running
+    from ..cluster.local.process import ProcessFailed
     from .bench.surroundings import surroundings
-    from .stage import StageFailed, staged
 
     with data_folder(how["folder"]) as folder:
         around = surroundings(folder)
         note_other_work()
         click.echo(f"{name}: starting {how['nodes']} nodes", err=True)
         try:
-            with staged(folder, int(how["nodes"]), settings) as stage:
-                figures: Figures = asyncio.run(scenario(folder, stage))
-        except (StageFailed, RaftschedError) as error:
+            with running(folder, int(how["nodes"]), settings) as nodes:
+                figures: Figures = asyncio.run(scenario(folder, nodes))
+        except (ProcessFailed, RaftschedError) as error:
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     figures = {"nodes": int(how["nodes"])} | figures
@@ -380,17 +381,17 @@ def run(
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
         return
 
+    from ..cluster.local.process import ProcessFailed
     from .real import report as reports
     from .real.cables import enter
     from .real.run import Asked
     from .real.run import run as run_once
-    from .stage import StageFailed
 
     if links == "namespaces":
         # Before there are threads or connections: the program begins again in there.
         try:
             enter()
-        except StageFailed as error:
+        except ProcessFailed as error:
             click.echo(f"raftsched chaos: {error}", err=True)
             sys.exit(1)
     asked = Asked(
@@ -401,7 +402,7 @@ def run(
     with data_folder(folder) as place:
         try:
             told = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
-        except StageFailed as error:
+        except ProcessFailed as error:
             click.echo(f"raftsched chaos: {error}", err=True)
             sys.exit(1)
     if report is not None:
@@ -440,10 +441,10 @@ def play_hostile(
     """`chaos run hostile`."""
     import asyncio
 
+    from ..cluster.local.process import ProcessFailed
     from .real.hostile import run as hostile
     from .real.hostile.judge import Limits
     from .real.hostile.table import ATTACKS
-    from .stage import StageFailed
 
     if list_them:
         for attack in ATTACKS.values():
@@ -459,7 +460,7 @@ def play_hostile(
     with data_folder(folder) as place:
         try:
             found = asyncio.run(hostile.run(place, asked, lambda word: click.echo(word, err=True)))
-        except StageFailed as error:
+        except ProcessFailed as error:
             click.echo(f"raftsched chaos: {error}", err=True)
             sys.exit(1)
     figures = {"verdict": found.pop("verdict"), "scenario": HOSTILE, "seconds": seconds,

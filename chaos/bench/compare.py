@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..stage import StageFailed, staged
+from ...cluster.local.nodes import running
+from ...cluster.local.process import ProcessFailed
 from . import herd, steady
 from .peers.peer import PEERS, Number, Peer, installed, missing, put_load
 from .peers.postgres import postgres, server_user
@@ -65,13 +66,13 @@ def taking_part(names: Sequence[str], load: Load, say: Say) -> list[Peer]:
         if load.steady and not peer.steady:
             why = "it is measured with a herd only"
         if why and len(names) == 1:
-            raise StageFailed(f"{peer.name} cannot be measured: {why}")
+            raise ProcessFailed(f"{peer.name} cannot be measured: {why}")
         if why:
             say(f"{peer.name} is left out: {why}")
         else:
             found.append(peer)
     if not found:
-        raise StageFailed("no peer is left to be compared with")
+        raise ProcessFailed("no peer is left to be compared with")
     return found
 
 
@@ -102,15 +103,15 @@ def run(
 
 
 def ours(folder: Path, load: Load) -> Figures:
-    with staged(folder, NODES) as stage:
+    with running(folder, NODES) as nodes:
         if load.steady:
             lasting = steady.Steady(
                 rate=load.rate, seconds=load.runs / load.rate, workers=load.workers,
                 insert_rate=load.insert_rate,
             )  # fmt: skip
-            return chosen(load, asyncio.run(steady.run(folder, stage, lasting)))
+            return chosen(load, asyncio.run(steady.run(folder, nodes, lasting)))
         at_once = herd.Herd(runs=load.runs, workers=load.workers, insert_rate=load.insert_rate)
-        return chosen(load, asyncio.run(herd.run(folder, stage, at_once)))
+        return chosen(load, asyncio.run(herd.run(folder, nodes, at_once)))
 
 
 def theirs(folder: Path, peer: Peer, kit: Path, asked: Load) -> Figures:
@@ -125,7 +126,7 @@ def theirs(folder: Path, peer: Peer, kit: Path, asked: Load) -> Figures:
     with postgres(folder) as servers:
         found = put_load(peer, kit, servers, told, asked.limit_s)
     if found["begun"] < asked.runs:
-        raise StageFailed(f"{peer.name} began {found['begun']} of {asked.runs} runs")
+        raise ProcessFailed(f"{peer.name} began {found['begun']} of {asked.runs} runs")
     return chosen(asked, found | {"runs_per_s": asked.runs / found["seconds"]})
 
 

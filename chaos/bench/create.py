@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from ...client import AsyncClient
+from ...cluster.local.nodes import NodeProcesses
 from ...proto.v1 import job_pb2
-from ..stage import Stage
 from .crew import percentile
 from .herd import PAYLOAD, Herd, import_all, requests_of
 
@@ -25,8 +25,8 @@ class Create:
     bulk: int = 200_000
 
 
-async def run(stage: Stage, create: Create) -> dict[str, float | int]:
-    async with AsyncClient(stage.endpoints) as client:
+async def run(nodes: NodeProcesses, create: Create) -> dict[str, float | int]:
+    async with AsyncClient(nodes.endpoints) as client:
         await one_by_one(client, create.clients, 1.0, "warm")
         alone = await one_by_one(client, 1, ALONE_S, "alone")
         took = await one_by_one(client, create.clients, create.seconds, "single")

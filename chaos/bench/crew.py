@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..stage import Process
+from ...cluster.local.process import Process
 
 
 class Crew:

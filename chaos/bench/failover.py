@@ -14,8 +14,9 @@ from pathlib import Path
 
 from ...client import AsyncClient
 from ...client.errors import RaftschedError
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
-from ..stage import Stage, StageFailed
 from .crew import Crew, percentile
 from .herd import import_all, warm_up
 from .steady import Steady, requests_of
@@ -34,24 +35,24 @@ class Failover:
     workers: int = 2
 
 
-async def leader_of(stage: Stage, client: AsyncClient) -> str:
+async def leader_of(nodes: NodeProcesses, client: AsyncClient) -> str:
     """The name of the node that leads, as a majority would say."""
     for _ in range(200):
         try:
             status = await client.call(cluster_pb2.GetClusterStatusRequest(), timeout=2.0)
         except RaftschedError:
             status = cluster_pb2.ClusterStatus()
-        if status.leader and stage.nodes[status.leader].alive:
+        if status.leader and nodes[status.leader].alive:
             return str(status.leader)
         await asyncio.sleep(0.05)
-    raise StageFailed("no leader was found within 10 s")
+    raise ProcessFailed("no leader was found within 10 s")
 
 
-async def run(folder: Path, stage: Stage, failover: Failover) -> dict[str, float | int]:
-    crew = Crew(folder, stage.endpoints, failover.workers, slots=1_000, lateness=True)
+async def run(folder: Path, nodes: NodeProcesses, failover: Failover) -> dict[str, float | int]:
+    crew = Crew(folder, nodes.endpoints, failover.workers, slots=1_000, lateness=True)
     crew.start()
     kills: list[float] = []
-    async with AsyncClient(stage.endpoints) as client:
+    async with AsyncClient(nodes.endpoints) as client:
         await warm_up(client, crew)
         seconds = failover.kills * (SETTLE_S + RETURN_S) + 10
         steady = Steady(rate=failover.rate, seconds=seconds)
@@ -59,12 +60,12 @@ async def run(folder: Path, stage: Stage, failover: Failover) -> dict[str, float
         await import_all(client, requests_of(steady, first_s))
         await asyncio.sleep(max(0.0, first_s + 2.0 - time.time()))
         for _ in range(failover.kills):
-            node = stage.nodes[await leader_of(stage, client)]
+            node = nodes[await leader_of(nodes, client)]
             kills.append(time.time())
             node.kill()
             await asyncio.sleep(0.5)
             node.start()
-            await asyncio.to_thread(stage.wait_ready)
+            await asyncio.to_thread(nodes.wait_ready)
             await asyncio.sleep(SETTLE_S)
         await asyncio.sleep(1.0)
     crew.stop()
@@ -80,7 +81,7 @@ def figures(kills: Sequence[float], begun: Sequence[float], rate: float) -> dict
         # what the leader's death cost.
         after = [at for at in begun if kill <= at < kill + 3.0]
         if not after:
-            raise StageFailed("nothing ran for 3 s after a kill")
+            raise ProcessFailed("nothing ran for 3 s after a kill")
         widest = max(zip([kill, *after], after, strict=False), key=lambda pair: pair[1] - pair[0])
         gaps.append(1000 * (widest[1] - kill))
         full.append(1000 * (_full_again(after, widest[1], rate) - kill))
@@ -103,4 +104,4 @@ def _full_again(begun: Sequence[float], since: float, rate: float) -> float:
         if sum(at <= each < at + WINDOW_S for each in begun) >= 0.9 * rate * WINDOW_S:
             return at + WINDOW_S
         at += WINDOW_S / 10
-    raise StageFailed("the full rate did not come back within 3 s of a kill")
+    raise ProcessFailed("the full rate did not come back within 3 s of a kill")

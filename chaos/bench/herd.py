@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...client import AsyncClient
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2, namespace_pb2
-from ..stage import Stage, StageFailed
 from .crew import Crew
 
 BATCH = 1_000
@@ -54,7 +55,7 @@ async def import_all(
             response = await client.call(request, timeout=IMPORT_S)
             refused = [result for result in response.results if result.reason]
             if refused:
-                raise StageFailed(f"{len(refused)} jobs were refused; the first: {refused[0]}")
+                raise ProcessFailed(f"{len(refused)} jobs were refused; the first: {refused[0]}")
             progress(len(request.jobs))
 
     await asyncio.gather(*(pull() for _ in range(IMPORTERS)))
@@ -91,21 +92,21 @@ async def drain(client: AsyncClient, crew: Crew, runs: int, due_ms: int) -> floa
     limit = time.monotonic() + max(60.0, runs / 1_000) + max(0.0, due_ms / 1000 - time.time())
     while crew.begun() < runs:
         if time.monotonic() > limit:
-            raise StageFailed(f"{crew.begun()} of {runs} runs were begun in time")
+            raise ProcessFailed(f"{crew.begun()} of {runs} runs were begun in time")
         await asyncio.sleep(0.01)
     while await live_runs(client):
         if time.monotonic() > limit:
-            raise StageFailed(f"{await live_runs(client)} runs are still under way")
+            raise ProcessFailed(f"{await live_runs(client)} runs are still under way")
         await asyncio.sleep(0.005)
     return time.time() - due_ms / 1000
 
 
-async def run(folder: Path, stage: Stage, herd: Herd) -> dict[str, float | int]:
+async def run(folder: Path, nodes: NodeProcesses, herd: Herd) -> dict[str, float | int]:
     """One herd on a cluster that is there."""
-    crew = Crew(folder, stage.endpoints, herd.workers, slots=herd.slots)
+    crew = Crew(folder, nodes.endpoints, herd.workers, slots=herd.slots)
     crew.start()
     try:
-        async with AsyncClient(stage.endpoints) as client:
+        async with AsyncClient(nodes.endpoints) as client:
             await warm_up(client, crew)
             before = crew.begun()
             room = herd.runs / herd.insert_rate + ROOM_S
@@ -113,12 +114,12 @@ async def run(folder: Path, stage: Stage, herd: Herd) -> dict[str, float | int]:
             took = await import_all(client, requests_of(herd, due_ms, "herd"))
             spare = due_ms / 1000 - time.time()
             if spare < 0:
-                raise StageFailed(f"inserting took {took:.1f} s, {-spare:.1f} s too long")
+                raise ProcessFailed(f"inserting took {took:.1f} s, {-spare:.1f} s too long")
             await asyncio.sleep(max(0.0, spare - 0.2))
-            cpu = {name: node.cpu_s() for name, node in stage.nodes.items()}
+            cpu = {node.name: node.cpu_s() for node in nodes}
             crew_cpu = crew.cpu_s()
             seconds = await drain(client, crew, before + herd.runs, due_ms)
-            used = {name: node.cpu_s() - cpu[name] for name, node in stage.nodes.items()}
+            used = {node.name: node.cpu_s() - cpu[node.name] for node in nodes}
             each = 1e6 / herd.runs
             return {
                 "runs": herd.runs,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...client import AsyncClient
-from ..stage import NodeProcess, Stage
+from ...cluster.local.nodes import NodeProcess, NodeProcesses
 from .crew import percentile
 from .herd import Herd, import_all, requests_of
 from .steady import OverTime, Steady
@@ -36,7 +36,7 @@ class Idle:
 class Import:
     """An import under way: tells of itself and notes how it goes."""
 
-    stage: Stage
+    nodes: NodeProcesses
     jobs: int
     say: Callable[[str], None]
     over_time: OverTime
@@ -53,7 +53,7 @@ class Import:
             now = time.monotonic()
             rate = (self.imported - before) / (now - at)
             before, at = self.imported, now
-            rss_mb = max(node.rss_mb() for node in self.stage.nodes.values())
+            rss_mb = max(node.rss_mb() for node in self.nodes)
             seconds = now - self.began
             for name, value in (
                 ("import_s", seconds), ("imported", self.imported), ("import_per_s", rate),
@@ -77,27 +77,27 @@ class Import:
 
 
 async def run(
-    folder: Path, stage: Stage, idle: Idle, say: Callable[[str], None], over_time: OverTime
+    folder: Path, nodes: NodeProcesses, idle: Idle, say: Callable[[str], None], over_time: OverTime
 ) -> dict[str, float | int]:
-    nodes = stage.nodes.values()
+    nodes = nodes
     found: dict[str, float | int] = {"jobs": idle.jobs}
-    async with AsyncClient(stage.endpoints) as client:
+    async with AsyncClient(nodes.endpoints) as client:
         before = cpu_s(nodes)
-        took = await Import(stage, idle.jobs, say, over_time).run(client)
+        took = await Import(nodes, idle.jobs, say, over_time).run(client)
         found["import_s"] = round(took, 1)
         found["import_per_s"] = round(idle.jobs / took)
         found["import_nodes_us_per_job"] = round((cpu_s(nodes) - before) / idle.jobs * 1e6, 1)
     await asyncio.sleep(2.0)
-    cpu = {name: node.cpu_s() for name, node in stage.nodes.items()}
+    cpu = {node.name: node.cpu_s() for node in nodes}
     await asyncio.sleep(idle.watch_s)
-    shares = sorted((node.cpu_s() - cpu[name]) / idle.watch_s for name, node in stage.nodes.items())
+    shares = sorted((node.cpu_s() - cpu[node.name]) / idle.watch_s for node in nodes)
     found["idle_core_share_max"] = round(shares[-1], 4)
     found["rss_mb_max"] = max(node.rss_mb() for node in nodes)
     found["rss_peak_mb_max"] = max(node.rss_mb(peak=True) for node in nodes)
-    found["disk_mb_max"] = max(disk_mb(folder / name) for name in stage.nodes)
-    found |= await asyncio.to_thread(restarts, stage, say)
+    found["disk_mb_max"] = max(disk_mb(folder / name) for name in nodes.names)
+    found |= await asyncio.to_thread(restarts, nodes, say)
     say("one that is due now and then, beside them")
-    late = await run_steady(folder, stage, Steady(rate=20, seconds=5))
+    late = await run_steady(folder, nodes, Steady(rate=20, seconds=5))
     found["lateness_p50_ms"] = late["lateness_p50_ms"]
     found["lateness_p99_ms"] = late["lateness_p99_ms"]
     if idle.rate:
@@ -105,23 +105,23 @@ async def run(
         asked = Steady(rate=idle.rate, seconds=idle.seconds)
         found |= {
             f"steady_{name}": value
-            for name, value in (await run_steady(folder, stage, asked, over_time)).items()
+            for name, value in (await run_steady(folder, nodes, asked, over_time)).items()
         }
     found["rss_mb_at_end_max"] = max(node.rss_mb() for node in nodes)
     return found
 
 
-def restarts(stage: Stage, say: Callable[[str], None]) -> dict[str, float | int]:
+def restarts(nodes: NodeProcesses, say: Callable[[str], None]) -> dict[str, float | int]:
     """Stop each node and start it again, then kill one: until when is it ready, and what did
     that cost?"""
     took, cost, peaks = list[float](), list[float](), list[int]()
-    first, *_ = stage.nodes.values()
-    for node in (*stage.nodes.values(), first):
-        again = len(took) == len(stage.nodes)
+    first, *_ = nodes
+    for node in (*nodes, first):
+        again = len(took) == len(nodes)
         node.kill() if again else node.stop()
         began = time.monotonic()
         node.start()
-        stage.wait_ready(seconds=START_S)
+        nodes.wait_ready(seconds=START_S)
         took.append(time.monotonic() - began)
         cost.append(node.cpu_s())
         peaks.append(node.rss_mb(peak=True))

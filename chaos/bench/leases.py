@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...client import AsyncClient
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
-from ..stage import Stage, StageFailed
 from .crew import percentile
 from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
@@ -38,23 +39,23 @@ class Leases:
     change: str = ""
 
 
-async def run(folder: Path, stage: Stage, asked: Leases) -> Figures:
-    crowd = Crowd([node.client for node in stage.nodes.values()], asked.shared)
-    async with AsyncClient(stage.endpoints) as client:
+async def run(folder: Path, nodes: NodeProcesses, asked: Leases) -> Figures:
+    crowd = Crowd([node.client for node in nodes], asked.shared)
+    async with AsyncClient(nodes.endpoints) as client:
         due_ms = int(time.time() * 1000)
         await import_all(client, requests_of(Herd(runs=asked.leases), due_ms, "held"))
         began = time.monotonic()
-        tasks = await begin(stage, client, crowd, asked)
+        tasks = await begin(nodes, client, crowd, asked)
         try:
             await until(lambda: crowd.leases >= asked.leases, GRANTED_S, crowd, tasks)
             found: Figures = {
                 "leases": crowd.leases,
                 "streams": asked.streams,
                 "granted_s": round(time.monotonic() - began, 2),
-                **await watch(stage, client, asked.seconds),
+                **await watch(nodes, client, asked.seconds),
             }
             if asked.change:
-                found |= await change(stage, client, crowd, tasks, asked)
+                found |= await change(nodes, client, crowd, tasks, asked)
             found |= {
                 "lost": crowd.lost,
                 "twice": crowd.twice,
@@ -70,22 +71,22 @@ async def run(folder: Path, stage: Stage, asked: Leases) -> Figures:
 
 
 async def begin(
-    stage: Stage, client: AsyncClient, crowd: Crowd, asked: Leases
+    nodes: NodeProcesses, client: AsyncClient, crowd: Crowd, asked: Leases
 ) -> list[asyncio.Task[None]]:
     """All holders at once, with the leader."""
-    address = stage.nodes[await leader_of(stage, client)].client
+    address = nodes[await leader_of(nodes, client)].client
     each, more = divmod(asked.leases, asked.streams)
     holders = [Holder(crowd, n, each + (n < more)) for n in range(asked.streams)]
     return [asyncio.create_task(holder.keep(address)) for holder in holders]
 
 
-async def watch(stage: Stage, client: AsyncClient, seconds: float) -> Figures:
+async def watch(nodes: NodeProcesses, client: AsyncClient, seconds: float) -> Figures:
     """What the leader needs while nothing happens but beats."""
-    node = stage.nodes[await leader_of(stage, client)]
+    node = nodes[await leader_of(nodes, client)]
     cpu = node.cpu_s()
     await asyncio.sleep(seconds)
-    if await leader_of(stage, client) != node.name:
-        raise StageFailed(
+    if await leader_of(nodes, client) != node.name:
+        raise ProcessFailed(
             f"{node.name} lost the leadership within {seconds:.0f} s, so there is nothing to tell; "
             "the machine may have too much other work"
         )
@@ -97,15 +98,15 @@ async def watch(stage: Stage, client: AsyncClient, seconds: float) -> Figures:
 
 
 async def change(
-    stage: Stage,
+    nodes: NodeProcesses,
     client: AsyncClient,
     crowd: Crowd,
     tasks: list[asyncio.Task[None]],
     asked: Leases,
 ) -> Figures:
     """Another node leads: how long until all holders are welcome there?"""
-    name = await leader_of(stage, client)
-    node, opened, ended = stage.nodes[name], crowd.opened, crowd.ends.copy()
+    name = await leader_of(nodes, client)
+    node, opened, ended = nodes[name], crowd.opened, crowd.ends.copy()
     began = time.monotonic()
     if asked.change == "kill":
         node.kill()
@@ -136,7 +137,7 @@ async def until(
             if task.done():
                 task.result()
         if time.monotonic() > limit:
-            raise StageFailed(
+            raise ProcessFailed(
                 f"after {seconds:.0f} s {len(crowd.welcomed)} streams had been welcome and hold "
                 f"{crowd.leases} leases; streams ended: {dict(crowd.ends.most_common(5))}"
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...client import AsyncClient
-from ..stage import Stage
+from ...cluster.local.nodes import NodeProcesses
 from .herd import Herd, import_all, requests_of
 from .herd import run as run_herd
 
@@ -23,16 +23,16 @@ class Scale:
     steps: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
-async def run(folder: Path, stage: Stage, scale: Scale) -> dict[str, float | int]:
+async def run(folder: Path, nodes: NodeProcesses, scale: Scale) -> dict[str, float | int]:
     found: dict[str, float | int] = {}
     there = 0
     for jobs in scale.steps:
-        async with AsyncClient(stage.endpoints) as client:
+        async with AsyncClient(nodes.endpoints) as client:
             due_ms = int((time.time() + FAR_S) * 1000)
             herd = Herd(runs=jobs - there)
             await import_all(client, requests_of(herd, due_ms, f"beside-{jobs}"))
         there = jobs
-        figures = await run_herd(folder, stage, Herd(runs=scale.runs))
+        figures = await run_herd(folder, nodes, Herd(runs=scale.runs))
         found[f"runs_per_s_with_{jobs}"] = figures["runs_per_s"]
         found[f"leader_us_per_run_with_{jobs}"] = figures["leader_us_per_run"]
     first, last = scale.steps[0], scale.steps[-1]

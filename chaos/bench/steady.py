@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...client import AsyncClient
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2
-from ..stage import Stage, StageFailed
 from .crew import Crew, by_second, percentile
 from .herd import BATCH, PAYLOAD, ROOM_S, drain, import_all, warm_up
 
@@ -52,24 +53,24 @@ def requests_of(steady: Steady, first_s: float) -> Iterator[job_pb2.ImportJobsRe
 
 
 async def run(
-    folder: Path, stage: Stage, steady: Steady, over_time: OverTime | None = None
+    folder: Path, nodes: NodeProcesses, steady: Steady, over_time: OverTime | None = None
 ) -> dict[str, float | int]:
     """A steady load on a cluster that is there; `over_time` gets what each second was like."""
-    crew = Crew(folder, stage.endpoints, steady.workers, slots=steady.slots, lateness=True)
+    crew = Crew(folder, nodes.endpoints, steady.workers, slots=steady.slots, lateness=True)
     crew.start()
     try:
-        async with AsyncClient(stage.endpoints) as client:
+        async with AsyncClient(nodes.endpoints) as client:
             await warm_up(client, crew)
             before = crew.begun()
             first_s = time.time() + steady.count / steady.insert_rate + ROOM_S
             await import_all(client, requests_of(steady, first_s))
             spare = first_s - time.time()
             if spare < 0:
-                raise StageFailed(f"inserting took {-spare:.1f} s too long")
+                raise ProcessFailed(f"inserting took {-spare:.1f} s too long")
             await asyncio.sleep(spare)
-            cpu = {name: node.cpu_s() for name, node in stage.nodes.items()}
+            cpu = {node.name: node.cpu_s() for node in nodes}
             seconds = await drain(client, crew, before + steady.count, int(first_s * 1000))
-            used = sum(node.cpu_s() - cpu[name] for name, node in stage.nodes.items())
+            used = sum(node.cpu_s() - cpu[node.name] for node in nodes)
     finally:
         crew.stop()
     pairs = [(due, 1000 * late) for due, late in crew.pairs(first_s)]

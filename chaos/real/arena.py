@@ -18,12 +18,14 @@ import msgspec
 from google.protobuf.message import Message
 
 from ...client import AsyncClient, RaftschedError
+from ...cluster.local.nodes import NodeProcess
+from ...cluster.local.ports import free_ports
+from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
-from ..stage import NodeProcess, Process, StageFailed, free_ports, is_ready
 from .faults import ALL, FOLLOWER, LEADER, MAJORITY, Planned, split
 from .history import Fault, Journal, Stop
 from .links import CLIENTS, Pair
-from .node import HITS, Control, Failpoint
+from .node import HITS, Control, Failpoint, controlled
 from .wiring import Wiring
 
 WORKER_PROCESSES, PER_PROCESS = 4, 5
@@ -60,17 +62,11 @@ class Arena:
         folder.mkdir(parents=True, exist_ok=True)
         self.links = links
         self.dice_number = 0
-        self.stage = links.stage(folder, count, [*SETTINGS, *settings])
-        self.controls = {name: folder / f"{name}.control" for name in self.stage.nodes}
+        self.nodes = links.nodes(folder, count, [*SETTINGS, *settings], controlled(folder))
+        self.controls = {name: folder / f"{name}.control" for name in self.nodes.names}
         self.broken_rule = broken_rule
-        for name, node in self.stage.nodes.items():
+        for name in self.nodes.names:
             self.control(name)
-            # The same node with a hand on it; the rest of the command line stays.
-            node.arguments = [
-                "raftsched.chaos.real.node",
-                str(self.controls[name]),
-                *node.arguments[1:],
-            ]
         self.journal = Journal(folder / "harness.jsonl")
         (sink_port,) = free_ports(1)
         self.sink = Process(
@@ -81,7 +77,7 @@ class Arena:
             Process(
                 f"workers-{number}",
                 [
-                    "raftsched.chaos.real.worker", f"w{number}", self.stage.endpoints,
+                    "raftsched.chaos.real.worker", f"w{number}", self.nodes.endpoints,
                     str(sink_port), str(folder / f"workers-{number}.jsonl"),
                     "--count", str(PER_PROCESS), "--seed", str(seed),
                     "--stall", str(stall), "--late", str(stall),
@@ -91,14 +87,14 @@ class Arena:
             for number in range(WORKER_PROCESSES)
         ]  # fmt: skip
         self.down: set[str] = set()
-        self.locks = {name: asyncio.Lock() for name in self.stage.nodes}
+        self.locks = {name: asyncio.Lock() for name in self.nodes.names}
 
     # Life.
 
     async def start(self) -> None:
         await self.links.start()
         self.sink.start()
-        for node in self.stage.nodes.values():
+        for node in self.nodes:
             node.start()
         await self.wait_ready()
         await self.open()
@@ -112,41 +108,37 @@ class Arena:
     async def _until_workers_are_here(self) -> None:
         wanted = WORKER_PROCESSES * PER_PROCESS
         limit = time.monotonic() + READY_S
-        async with self.client(self.stage.endpoints, 5.0) as client:
+        async with self.client(self.nodes.endpoints, 5.0) as client:
             while True:
                 with contextlib.suppress(RaftschedError):
                     status = await client.call(cluster_pb2.GetClusterStatusRequest())
                     if status.workers >= wanted:
                         return
                 if time.monotonic() > limit:
-                    raise StageFailed(f"{wanted} workers did not come within {READY_S:.0f} s")
+                    raise ProcessFailed(f"{wanted} workers did not come within {READY_S:.0f} s")
                 await asyncio.sleep(0.1)
 
     async def stop(self) -> None:
         for worker in self.workers:
             worker.signal(signal.SIGCONT)
             worker.kill()
-        await asyncio.to_thread(self.stage.stop)
+        await asyncio.to_thread(self.nodes.stop)
         self.sink.kill()
         await self.links.close()
         self.journal.close()
 
     async def wait_ready(self, count: int | None = None, seconds: float = READY_S) -> None:
-        wanted = len(self.stage.nodes) if count is None else count
+        wanted = len(self.nodes) if count is None else count
         limit = time.monotonic() + seconds
-        while sum([await asyncio.to_thread(is_ready, n) for n in self.nodes]) < wanted:
+        while sum([await asyncio.to_thread(n.is_ready) for n in self.nodes]) < wanted:
             if time.monotonic() > limit:
-                words = "\n".join(f"{n.name}: {n.last_words()}" for n in self.nodes)
-                raise StageFailed(f"the nodes are not ready after {seconds:.0f} s:\n{words}")
+                words = "\n".join(f"{n.name}: {n.tail()}" for n in self.nodes)
+                raise ProcessFailed(f"the nodes are not ready after {seconds:.0f} s:\n{words}")
             await asyncio.sleep(0.02)
 
     def client(self, endpoints: str, timeout: float) -> AsyncClient:
         """Speaks to nodes as the harness, which may do all."""
         return AsyncClient(endpoints, timeout=timeout, token=self.token)
-
-    @property
-    def nodes(self) -> list[NodeProcess]:
-        return list(self.stage.nodes.values())
 
     def processes(self) -> dict[str, int]:
         """Those that a call or a run goes through, if they live, and how the kernel calls them."""
@@ -161,7 +153,7 @@ class Arena:
         """What must not die by itself: workers, the sink, and nodes that nobody touched."""
         for process in (self.sink, *self.workers):
             if process.popen is not None and not process.alive and process.name not in self.down:
-                raise StageFailed(f"{process.name} ended by itself:\n{process.last_words()}")
+                raise ProcessFailed(f"{process.name} ended by itself:\n{process.tail()}")
 
     # Who is who.
 
@@ -178,7 +170,7 @@ class Arena:
                 continue
             votes[status.leader] = votes.get(status.leader, 0) + 1
         votes.pop("", None)
-        return self.stage.nodes[max(votes, key=lambda name: votes[name])] if votes else None
+        return self.nodes[max(votes, key=lambda name: votes[name])] if votes else None
 
     async def find(self, target: str) -> list[NodeProcess]:
         alive = [node for node in self.nodes if node.alive]
@@ -200,7 +192,7 @@ class Arena:
         limit = time.monotonic() + LEADER_S
         while (leader := await self.leader()) is None:
             if time.monotonic() > limit:
-                raise StageFailed(f"no leader was found within {LEADER_S:.0f} s")
+                raise ProcessFailed(f"no leader was found within {LEADER_S:.0f} s")
             await asyncio.sleep(0.05)
         return leader
 
@@ -262,17 +254,17 @@ class Arena:
             if not node.alive:
                 node.start()
         limit = time.monotonic() + READY_S
-        while not all([await asyncio.to_thread(is_ready, node) for node in nodes]):
+        while not all([await asyncio.to_thread(node.is_ready) for node in nodes]):
             for node in nodes:
                 if not node.alive:
-                    raise StageFailed(f"{node.name} does not come back:\n{node.last_words()}")
+                    raise ProcessFailed(f"{node.name} does not come back:\n{node.tail()}")
             # Others may be cut off or stopped meanwhile; then it waits for them.
             if time.monotonic() > limit and await self._most_are_ready():
-                raise StageFailed(f"{nodes[0].name} is not ready again:\n{nodes[0].last_words()}")
+                raise ProcessFailed(f"{nodes[0].name} is not ready again:\n{nodes[0].tail()}")
             await asyncio.sleep(0.02)
 
     async def _most_are_ready(self) -> bool:
-        ready = [await asyncio.to_thread(is_ready, node) for node in self.nodes]
+        ready = [await asyncio.to_thread(node.is_ready) for node in self.nodes]
         return sum(ready) > len(ready) // 2
 
     async def do_pause(self, fault: Planned, targets: list[NodeProcess]) -> str:
@@ -287,7 +279,7 @@ class Arena:
     # Links.
 
     async def do_partition(self, fault: Planned, targets: list[NodeProcess]) -> str:
-        names = list(self.stage.nodes)
+        names = self.nodes.names
         return await self._links(fault, "cut", split(fault.how, targets[0].name, names, CLIENTS))
 
     async def do_delay(self, fault: Planned, targets: list[NodeProcess]) -> str:
@@ -307,7 +299,7 @@ class Arena:
         return f"{touched} bytes" if touched else ""
 
     def _all_of(self, name: str) -> list[Pair]:
-        others = [other for other in self.stage.nodes if other != name]
+        others = [other for other in self.nodes.names if other != name]
         return [(name, other) for other in others] + [(other, name) for other in others]
 
     # Disk and clock.
@@ -358,7 +350,7 @@ class Arena:
             # A start takes what the machine gives it.
             limit = time.monotonic() + READY_S
             while targets[0].alive and time.monotonic() < limit:
-                if await asyncio.to_thread(is_ready, targets[0]):
+                if await asyncio.to_thread(targets[0].is_ready):
                     return
                 await asyncio.sleep(0.02)
 
@@ -404,7 +396,7 @@ class Arena:
         resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (first_free, hard))
         await asyncio.sleep(fault.seconds)
         # One that answers has found a place for one more connection.
-        sign = "" if await asyncio.to_thread(is_ready, node) else f"no room beyond {first_free}"
+        sign = "" if await asyncio.to_thread(node.is_ready) else f"no room beyond {first_free}"
         if node.alive:
             resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (hard, hard))
         await self.restart(targets)
@@ -427,7 +419,7 @@ class Arena:
         for node in targets:
             began = time.monotonic()
             code = await asyncio.to_thread(node.stop)
-            words = node.last_words() if code else ""
+            words = node.tail() if code else ""
             self.journal.add(Stop(node.name, began, time.monotonic(), code, words))
             await self.restart([node])
             await asyncio.sleep(fault.seconds)
@@ -466,7 +458,7 @@ class Arena:
         add = cluster_pb2.AddNodeRequest(
             name=node.name, peer_address=node.peer, client_address=node.client
         )
-        async with self.client(self.stage.endpoints, 5.0) as client:
+        async with self.client(self.nodes.endpoints, 5.0) as client:
             await self._insist(
                 client, cluster_pb2.RemoveNodeRequest(node=node.name), "NODE_NOT_FOUND"
             )
@@ -484,14 +476,14 @@ class Arena:
     async def _until_voter(self, node: NodeProcess) -> None:
         """No protocol survives the loss of another disk before."""
         limit = time.monotonic() + READY_S
-        async with self.client(self.stage.endpoints, 5.0) as client:
+        async with self.client(self.nodes.endpoints, 5.0) as client:
             while True:
                 with contextlib.suppress(RaftschedError):
                     status = await client.call(cluster_pb2.GetClusterStatusRequest())
                     if any(n.name == node.name and n.role in VOTERS for n in status.nodes):
                         return
                 if time.monotonic() > limit:
-                    raise StageFailed(f"{node.name} did not get its vote back")
+                    raise ProcessFailed(f"{node.name} did not get its vote back")
                 await asyncio.sleep(0.1)
 
     async def _leader_dies(self, but: NodeProcess) -> None:
@@ -512,5 +504,5 @@ class Arena:
                 if error.reason == done:
                     return
                 if time.monotonic() > limit:
-                    raise StageFailed(f"the members could not be changed: {error}") from error
+                    raise ProcessFailed(f"the members could not be changed: {error}") from error
                 await asyncio.sleep(0.1)

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ..stage import NodeProcess, Process, Stage, StageFailed
+from ...cluster.local.nodes import NodeProcesses, ProgramOf, free_addresses
+from ...cluster.local.process import Process, ProcessFailed
 from .links import CLIENTS, Pair
 
 INSIDE: Final = "RAFTSCHED_CHAOS_INSIDE"  # Set in the environment of who lives there.
@@ -55,7 +56,7 @@ def enter() -> None:
 def _begin_again() -> NoReturn:
     why = missing()
     if why:
-        raise StageFailed(f"no network namespace can be made here: {why}. Leave --links out.")
+        raise ProcessFailed(f"no network namespace can be made here: {why}. Leave --links out.")
     command = [*_unshare(), "--", sys.executable, *sys.orig_argv[1:]]
     sys.stdout.flush()
     sys.stderr.flush()
@@ -74,19 +75,23 @@ class Cables:
         self.places: dict[str, int] = {CLIENTS: HUB}
         self.holders: dict[str, Process] = {}
         self.pid = 0
-        self._nodes: dict[str, NodeProcess] = {}
         self._waited = 0
         self._lock = asyncio.Lock()
 
-    def stage(self, folder: Path, count: int, settings: Sequence[str]) -> Stage:
+    def nodes(
+        self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
+    ) -> NodeProcesses:
         names = [f"n{number}" for number in range(1, count + 1)]
         self.places |= {name: number for number, name in enumerate(names, 1)}
         hosts = {name: (_address(at), _watch_address(at)) for name, at in self.places.items()}
-        stage = Stage(folder, count, settings=[*settings, "--insecure"], hosts=hosts)
+        nodes = NodeProcesses(
+            folder, free_addresses(count, hosts), settings=[*settings, "--insecure"],
+            program=program,
+        )  # fmt: skip
         for name in names:
             self.holders[name] = self._holder(folder, name)
-        self._nodes = stage.nodes
-        return stage
+        self._nodes = nodes
+        return nodes
 
     def _holder(self, folder: Path, name: str) -> Process:
         """A namespace is there as long as somebody is in it, and a node dies now and then."""
@@ -96,7 +101,7 @@ class Cables:
     async def start(self) -> None:
         others = _counters().keys() - {"lo"}
         if others:
-            raise StageFailed(f"{', '.join(sorted(others))} belong to others; begin by `enter`")
+            raise ProcessFailed(f"{', '.join(sorted(others))} belong to others; begin by `enter`")
         here = os.readlink("/proc/self/ns/net")
         for holder in self.holders.values():
             holder.start()
@@ -117,10 +122,7 @@ class Cables:
         )
         for name, holder in self.holders.items():
             await self._plug_in(name, holder)
-            self._nodes[name].program = [
-                str(shutil.which("nsenter")), f"--net=/proc/{holder.pid}/ns/net", "--",
-                sys.executable, "-m",
-            ]  # fmt: skip
+            self._nodes[name].wrap = _within(holder.pid)
         await self._point(self._all(), lie=False)
 
     async def _plug_in(self, name: str, holder: Process) -> None:
@@ -251,7 +253,7 @@ async def _until_apart(holder: Process, here: str) -> None:
     async with asyncio.timeout(TOOL_S):
         while True:
             if not holder.alive:
-                raise StageFailed(f"{holder.name} ended:\n{holder.last_words()}")
+                raise ProcessFailed(f"{holder.name} ended:\n{holder.tail()}")
             there = Path(f"/proc/{holder.pid}/exe").readlink().name
             if there == "sleep" and os.readlink(f"/proc/{holder.pid}/ns/net") != here:
                 return
@@ -267,8 +269,13 @@ async def _tc(words: str, within: int) -> str:
     return await _run(within, ["tc", *words.split()], "")
 
 
+def _within(pid: int) -> list[str]:
+    """The words that take a program into the namespace of a process."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--"]
+
+
 async def _run(within: int, command: Sequence[str], text: str) -> str:
-    prefix = ["nsenter", f"--net=/proc/{within}/ns/net", "--"] if within else []
+    prefix = _within(within) if within else []
     process = await asyncio.create_subprocess_exec(
         *prefix, *command, stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -276,5 +283,5 @@ async def _run(within: int, command: Sequence[str], text: str) -> str:
     async with asyncio.timeout(TOOL_S):
         said, _ = await process.communicate(text.encode())
     if process.returncode:
-        raise StageFailed(f"{' '.join(command)} failed: {said.decode().strip()}")
+        raise ProcessFailed(f"{' '.join(command)} failed: {said.decode().strip()}")
     return said.decode()

@@ -53,7 +53,7 @@ class Way:
 
 
 class Links:
-    """All proxies of a stage."""
+    """All proxies of a nodes."""
 
     def __init__(self) -> None:
         self.ways: dict[Pair, Way] = defaultdict(Way)

@@ -17,8 +17,8 @@ from google.protobuf.message import Message
 
 from ...client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable
 from ...client.errors import CallerError
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2, run_pb2
-from ..stage import StageFailed
 from . import jobs
 from .history import OK, REFUSED, UNKNOWN, Call, Journal, Plan, Probe
 
@@ -139,7 +139,7 @@ class Load:
             if await self.tell("r", "resume", job, now, lambda: client.call(request)) == OK:
                 return
             await asyncio.sleep(0.1)
-        raise StageFailed(f"{job} could not be resumed within {RESUME_S:.0f} s")
+        raise ProcessFailed(f"{job} could not be resumed within {RESUME_S:.0f} s")
 
     async def tell(
         self,

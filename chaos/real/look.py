@@ -7,8 +7,9 @@ import time
 from collections.abc import AsyncIterator, Iterable
 
 from ...client import AsyncClient, RaftschedError
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2, job_pb2, namespace_pb2, run_pb2
-from ..stage import Stage, StageFailed
 from .history import Copy, Job, Outcome, Run
 
 PAGE = 1_000
@@ -120,21 +121,21 @@ async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[Outcome]:
             return
 
 
-async def copies(stage: Stage, token: str | None = None) -> list[Copy]:
+async def copies(nodes: NodeProcesses, token: str | None = None) -> list[Copy]:
     """The state of each node, once all have the same revision."""
     limit = time.monotonic() + LEVEL_S
     while True:
-        found = [copy async for copy in _copies(stage, token)]
-        level = len({copy.revision for copy in found}) == 1 and len(found) == len(stage.nodes)
+        found = [copy async for copy in _copies(nodes, token)]
+        level = len({copy.revision for copy in found}) == 1 and len(found) == len(nodes)
         if level:
             return found
         if time.monotonic() > limit:
-            raise StageFailed(f"the nodes did not come level within {LEVEL_S:.0f} s: {found}")
+            raise ProcessFailed(f"the nodes did not come level within {LEVEL_S:.0f} s: {found}")
         await asyncio.sleep(0.1)
 
 
-async def _copies(stage: Stage, token: str | None) -> AsyncIterator[Copy]:
-    for node in stage.nodes.values():
+async def _copies(nodes: NodeProcesses, token: str | None) -> AsyncIterator[Copy]:
+    for node in nodes:
         async with AsyncClient(node.client, timeout=5.0, token=token) as client:
             try:
                 status = await client.call(cluster_pb2.GetClusterStatusRequest())

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from ...cluster import main
+from ...cluster.local.nodes import ProgramOf
 from ...cluster.node import node as nodes
 from ...cluster.node.applier import Replica
 from ...cluster.raft import driver
@@ -63,6 +64,16 @@ class Control(msgspec.Struct, frozen=True):
     broken_rule: str = ""
     # Jobs with this in their names have schedules that cannot be worked out any more.
     poison: str = ""
+
+
+def controlled(folder: Path) -> ProgramOf:
+    """The node with a hand on it, which obeys a file in this folder."""
+
+    def program(name: str) -> list[str]:
+        control = str(folder / f"{name}.control")
+        return [sys.executable, "-m", "raftsched.chaos.real.node", control, "node"]
+
+    return program
 
 
 class Hand:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...client import AsyncClient
+from ...cluster.local.process import ProcessFailed
 from ..bench.herd import Herd, import_all, requests_of
-from ..stage import StageFailed
 from . import history, jobs, look, machine
 from .arena import Arena
 from .cables import Cables
@@ -77,8 +77,8 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
         say(f"{asked.nodes} nodes, {len(arena.workers)} processes of workers and a sink are up")
         if asked.scenario != "herd-failover":  # What waits behind a herd is late by its length.
             arena.journal.add(Bounds(asked.late_ms, asked.recover_s, asked.calm_ms))
-        load = Load(arena.stage.endpoints, arena.journal, asked.seed)
-        async with AsyncClient(arena.stage.endpoints, timeout=30.0) as client:
+        load = Load(arena.nodes.endpoints, arena.journal, asked.seed)
+        async with AsyncClient(arena.nodes.endpoints, timeout=30.0) as client:
             await load.prepare(client)
             from_ms = int(time.time() * 1000) + EDGE_MS
             load.start()
@@ -91,7 +91,7 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
             await finish(arena, client, from_ms, say)
         if watching.done():
             watching.result()  # Nothing that it missed may be taken for a calm machine.
-    except* StageFailed as failed:
+    except* ProcessFailed as failed:
         raise failed.exceptions[0] from None
     finally:
         watching.cancel()
@@ -140,7 +140,7 @@ def told(fault: Planned) -> str:
 async def herd(arena: Arena, count: int) -> None:
     """Very many jobs due at one instant, a moment from now; returns while they are drained."""
     began = time.monotonic()
-    async with AsyncClient(arena.stage.endpoints, timeout=60.0) as client:
+    async with AsyncClient(arena.nodes.endpoints, timeout=60.0) as client:
         due_ms = int(1000 * (time.time() + HERD_AHEAD_S + count / HERD_RATE))
         wanted = Herd(runs=count, handler="work")
         await import_all(client, requests_of(wanted, due_ms, jobs.HERD))
@@ -181,4 +181,4 @@ async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> N
     for name in jobs.recurring():
         async for outcome in look.outcomes(client, name):
             arena.journal.add(outcome)
-    arena.journal.add(*await look.copies(arena.stage, arena.token))
+    arena.journal.add(*await look.copies(arena.nodes, arena.token))

@@ -1,4 +1,4 @@
-"""How the processes of a stage reach each other, with a hand on every link between them."""
+"""How the processes of a nodes reach each other, with a hand on every link between them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..stage import Stage, free_ports
+from ...cluster.local.nodes import Address, NodeProcesses, ProgramOf, free_addresses
+from ...cluster.local.ports import LOOPBACK, free_ports
 from .links import LinksProcess
 
 
 class Wiring(Protocol):
     """Proxies (here) or cables of the kernel (cables.py)."""
 
-    def stage(self, folder: Path, count: int, settings: Sequence[str]) -> Stage:
+    def nodes(
+        self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
+    ) -> NodeProcesses:
         """Nodes that are not started yet, and will be found through these links."""
 
     async def start(self) -> None: ...
@@ -35,15 +38,16 @@ class Proxies(LinksProcess):
         super().__init__()
         self._fronts: list[tuple[str, str, int, bool]] = []
 
-    def stage(self, folder: Path, count: int, settings: Sequence[str]) -> Stage:
+    def nodes(
+        self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
+    ) -> NodeProcesses:
         ports = iter(free_ports(2 * count))
-
-        def front(name: str, peer: str, client: str) -> tuple[str, str]:
-            peer_port, client_port = next(ports), next(ports)
-            self._fronts += [(name, peer, peer_port, True), (name, client, client_port, False)]
-            return f"127.0.0.1:{peer_port}", f"127.0.0.1:{client_port}"
-
-        return Stage(folder, count, settings=settings, front=front)
+        addresses, shown = free_addresses(count), {}
+        for name, at in addresses.items():
+            peer, client = next(ports), next(ports)
+            self._fronts += [(name, at.peer, peer, True), (name, at.client, client, False)]
+            shown[name] = Address(f"{LOOPBACK}:{peer}", f"{LOOPBACK}:{client}", at.http)
+        return NodeProcesses(folder, addresses, settings=settings, shown=shown, program=program)
 
     async def start(self) -> None:
         await super().start()

@@ -11,28 +11,23 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..local.ports import free_ports
 from .disk import RealDisk
 from .driver import Driver, Place
 from .faults import Refused
 from .journal import JournalLimits
 from .port import Settings
-
-PORTS = range(15_000, 32_000)
-TRIED = 1_000  # Of these, before it gives up.
 
 HELP = """\
 Measure the consensus layer with three node processes on loopback, fsync on.
@@ -402,20 +397,6 @@ class Bench:
             "snapshot_elections": last["term"] - first["term"],
             "leader_rss_mb": round(last["rss_mb"]),
         }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody uses at this moment, none twice. The system gives none of
-    these to whoever asks for any, so nobody takes the port of a node while it is down."""
-    found: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, TRIED):
-        with socket.socket() as trying, suppress(OSError):
-            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trying.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"{len(found)} of {TRIED} ports of {PORTS} are free; {count} are wanted")
 
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...stage import Process, StageFailed
+from ....cluster.local.process import Process, ProcessFailed
 from .postgres import Postgres
 
 INSTALL_S = 600.0
@@ -88,8 +88,8 @@ def installed(peer: Peer, logs: Path) -> Path:
             step.finish(INSTALL_S)
         shutil.rmtree(kit, ignore_errors=True)
         made.rename(kit)
-    except StageFailed as error:
-        raise StageFailed(
+    except ProcessFailed as error:
+        raise ProcessFailed(
             f"{' and '.join(peer.packages)} could not be installed; is there a network? {error}"
         ) from None
     finally:
@@ -145,5 +145,5 @@ def figures_of(said: str, name: str) -> dict[str, Number]:
     except json.JSONDecodeError:
         found = None
     if not isinstance(found, dict) or "seconds" not in found:
-        raise StageFailed(f"the load on {name} ended without figures; its last line: {line!r}")
+        raise ProcessFailed(f"the load on {name} ended without figures; its last line: {line!r}")
     return found

@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...stage import READY_S, STOP_S, Process, StageFailed, free_ports
+from ....cluster.local.nodes import READY_S
+from ....cluster.local.ports import free_ports
+from ....cluster.local.process import STOP_S, Process, ProcessFailed
 
 DEBIAN = Path("/usr/lib/postgresql")
 STANDBYS = ("s1", "s2")
@@ -34,7 +36,7 @@ def programs(debian: Path = DEBIAN) -> Path:
     # Not Debian: its programs are on the path.
     if path := shutil.which("initdb"):
         return Path(path).resolve().parent
-    raise StageFailed(
+    raise ProcessFailed(
         f"there is no PostgreSQL below {debian} nor on the path, and the peers need one; "
         "on Debian and Ubuntu: apt-get install postgresql"
     )
@@ -53,7 +55,7 @@ def server_user() -> str:
     try:
         return pwd.getpwnam("postgres").pw_name
     except KeyError:
-        raise StageFailed(
+        raise ProcessFailed(
             "PostgreSQL refuses to run as root, and there is no user postgres to run it as; "
             "create one (adduser --system --group postgres), or run this as another user"
         ) from None
@@ -106,7 +108,7 @@ class Postgres:
             capture_output=True, text=True, timeout=READY_S, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise StageFailed(f"PostgreSQL refused {sql!r}: {done.stderr.strip()}")
+            raise ProcessFailed(f"PostgreSQL refused {sql!r}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def _server(self, name: str) -> Process:
@@ -143,7 +145,7 @@ class Postgres:
         until = time.monotonic() + READY_S
         while not accepts(self.folder / name):
             if not server.alive or time.monotonic() > until:
-                raise StageFailed(f"{server.name} is not ready:\n{server.last_words()}")
+                raise ProcessFailed(f"{server.name} is not ready:\n{server.tail()}")
             time.sleep(0.02)
 
     def _wait_for_quorum(self) -> None:
@@ -152,7 +154,7 @@ class Postgres:
         asked = "select count(*) from pg_stat_replication where sync_state = 'quorum'"
         while (count := self.ask(asked)) != str(len(STANDBYS)):
             if time.monotonic() > until:
-                raise StageFailed(f"{count} standbys of {len(STANDBYS)} are in the quorum")
+                raise ProcessFailed(f"{count} standbys of {len(STANDBYS)} are in the quorum")
             time.sleep(0.1)
 
 

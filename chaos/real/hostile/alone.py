@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 
 from ....client import AsyncClient, RaftschedError
+from ....cluster.local.nodes import NodeProcesses, free_addresses
+from ....cluster.local.process import ProcessFailed
 from ....proto.v1 import cluster_pb2, job_pb2
-from ...stage import Stage, StageFailed, is_ready
 from ..arena import SETTINGS
-from ..node import Control
+from ..node import Control, controlled
 from .attack import deed
 from .hands import names
 from .sockets import hold, status_of
@@ -36,43 +37,40 @@ READY_S = 30.0
 @asynccontextmanager
 async def cluster(
     stand: Stand, name: str, wrap: Sequence[str] = (), *, disks: bool = False
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[NodeProcesses]:
     """Three nodes of their own, without tokens; `wrap` begins the command line of each."""
-    stage = Stage(stand.folder / name, 3, settings=SETTINGS)
-    for node in stage.nodes.values():
-        control = stage.folder / f"{node.name}.control"
-        control.write_bytes(msgspec.json.encode(Control()))
-        node.arguments = ["raftsched.chaos.real.node", str(control), *node.arguments[1:]]
-        if wrap:
-            place = stage.folder / f"disk-{node.name}"
+    folder = stand.folder / name
+    nodes = NodeProcesses(folder, free_addresses(3), settings=SETTINGS, program=controlled(folder))
+    for node in nodes:
+        nodes.folder.joinpath(f"{node.name}.control").write_bytes(msgspec.json.encode(Control()))
+        node.wrap = wrap
+        if disks:
+            place = nodes.folder / f"disk-{node.name}"
             place.mkdir()
-            more = [str(place)] if disks else []
-            node.program = [*wrap, *more, *node.program]
-            if disks:
-                at = node.arguments.index("--folder") + 1
-                node.arguments = [*node.arguments[:at], str(place / "data"),
-                                  *node.arguments[at + 1 :]]  # fmt: skip
+            node.wrap = [*wrap, str(place)]
+            # The last one counts.
+            node.arguments = [*node.arguments, "--folder", str(place / "data")]
     # Two clusters share the machine meanwhile, so how late the bystander is says nothing.
     async with stand.ours():
         try:
-            stand.attackers += stage.nodes.values()
-            await asyncio.to_thread(stage.start)
-            yield stage
+            stand.attackers += nodes
+            await asyncio.to_thread(nodes.start)
+            yield nodes
         finally:
-            stand.attackers = [a for a in stand.attackers if a not in stage.nodes.values()]
-            await asyncio.to_thread(stage.stop)
+            stand.attackers = [a for a in stand.attackers if a not in list(nodes)]
+            await asyncio.to_thread(nodes.stop)
 
 
-def ended(stand: Stand, stage: Stage) -> None:
-    for node in stage.nodes.values():
+def ended(stand: Stand, nodes: NodeProcesses) -> None:
+    for node in nodes:
         if not node.alive:
-            words = node.last_words().splitlines()[-2:]
+            words = node.tail().splitlines()[-2:]
             stand.found.wrong.append(f"{node.name} ended with {node.code}: {' '.join(words)}"[:500])
 
 
-async def term(stage: Stage) -> int:
+async def term(nodes: NodeProcesses) -> int:
     most = 0
-    for node in stage.nodes.values():
+    for node in nodes:
         with suppress(RaftschedError):
             async with AsyncClient(node.client, timeout=2.0) as client:
                 status = await client.call(cluster_pb2.GetClusterStatusRequest())
@@ -109,23 +107,23 @@ async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name:
 async def few_descriptors(stand: Stand) -> None:
     """Nodes with 256 descriptors, 300 idle connections to each port, and journals that grow."""
     limit = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh"]
-    async with cluster(stand, "few", limit) as stage:
+    async with cluster(stand, "few", limit) as nodes:
         writers = []
-        async with AsyncClient(stage.endpoints, timeout=2.0) as client:
+        async with AsyncClient(nodes.endpoints, timeout=2.0) as client:
             await writes(stand, client, 20, 100, "before")
-            for node in stage.nodes.values():
+            for node in nodes:
                 for address in (node.client, node.peer, node.http):
                     writers += await hold(address, IDLE)
             # More than two segments of the journal.
             done = await writes(stand, client, 400, 60_000, "crowded")
-        ended(stand, stage)
-        for node in stage.nodes.values():
+        ended(stand, nodes)
+        for node in nodes:
             if node.alive and await status_of(node.http, "/healthz") != 200:
                 stand.found.wrong.append(f"/healthz of {node.name} does not say 200")
         for writer in writers:
             writer.close()
         await asyncio.sleep(1.0)
-        async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+        async with AsyncClient(nodes.endpoints, timeout=5.0) as client:
             after = len(await writes(stand, client, 20, 100, "after"))
             lost = done - await names(client)
         if after < 20:
@@ -149,15 +147,14 @@ async def small_disks(stand: Stand) -> None:
         stand.found.figures["left_out"] = 1
         return
     async with cluster(stand, "small", [UNSHARE or "", "-rm", "sh", "-c", MOUNT, "sh"],
-                       disks=True) as stage:  # fmt: skip
+                       disks=True) as nodes:  # fmt: skip
         # The disks as the nodes see them.
         fillers = [
-            Path(f"/proc/{node.pid}/root{stage.folder}/disk-{node.name}/filler")
-            for node in stage.nodes.values()
+            Path(f"/proc/{node.pid}/root{nodes.folder}/disk-{node.name}/filler") for node in nodes
         ]
         for filler in fillers:
             filler.write_bytes(bytes(FILLER_MB << 20))
-        async with AsyncClient(stage.endpoints, timeout=2.0) as client:
+        async with AsyncClient(nodes.endpoints, timeout=2.0) as client:
             until, kept, number = time.monotonic() + FULL_S, set[str](), 0
             while time.monotonic() < until:
                 number += 1
@@ -167,7 +164,7 @@ async def small_disks(stand: Stand) -> None:
             else:
                 stand.found.wrong.append(f"the disks are not full after {len(kept)} jobs")
             await asyncio.sleep(2.0)
-            ended(stand, stage)
+            ended(stand, nodes)
             for filler in fillers:
                 with suppress(OSError):
                     filler.unlink()
@@ -175,11 +172,11 @@ async def small_disks(stand: Stand) -> None:
             lost = kept - await names(client)
         stand.found.figures |= {"written": len(kept), "taken_again_s": round(took, 1)}
         full = "the state cannot be written"
-        said = [full in node.log.read_text() for node in stage.nodes.values()]
+        said = [full in node.log.read_text() for node in nodes]
         stand.found.figures["states_full"] = sum(said)
         if lost:
             stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
-        ended(stand, stage)
+        ended(stand, nodes)
 
 
 async def room_again(stand: Stand, client: AsyncClient) -> float:
@@ -197,8 +194,8 @@ async def room_again(stand: Stand, client: AsyncClient) -> float:
 @deed("P7, A5", 20)
 async def outage(stand: Stand) -> None:
     """1,000 jobs each second, misfire ALL up to 10,000, and three hours in which nothing ran."""
-    async with cluster(stand, "outage") as stage:
-        async with AsyncClient(stage.endpoints, timeout=30.0) as client:
+    async with cluster(stand, "outage") as nodes:
+        async with AsyncClient(nodes.endpoints, timeout=30.0) as client:
             request = job_pb2.ImportJobsRequest()
             for number in range(JOBS):
                 job = request.jobs.add(name=f"o-{number}")
@@ -208,34 +205,34 @@ async def outage(stand: Stand) -> None:
                 job.spec.misfire.maximum = 10_000
                 job.spec.schedules.add().cron.expression = "* * * * * *"
             await client.call(request)
-        await asyncio.to_thread(stage.stop)
+        await asyncio.to_thread(nodes.stop)
         # For the nodes three hours have passed when they start again.
         ahead = msgspec.json.encode(Control(clock_ms=3_600_000.0 * HOURS))
-        for node in stage.nodes.values():
-            (stage.folder / f"{node.name}.control").write_bytes(ahead)
+        for node in nodes:
+            (nodes.folder / f"{node.name}.control").write_bytes(ahead)
             node.start()
         began = time.monotonic()
-        while not any([await asyncio.to_thread(is_ready, n) for n in stage.nodes.values()]):
+        while not any([await asyncio.to_thread(n.is_ready) for n in nodes]):
             if time.monotonic() - began > READY_S:
-                raise StageFailed(f"no node is ready {READY_S:.0f} s after the outage")
+                raise ProcessFailed(f"no node is ready {READY_S:.0f} s after the outage")
             await asyncio.sleep(0.02)
-        first = await term(stage)
+        first = await term(nodes)
         ready = time.monotonic()
-        fired = await first_firing(stage, ready)
+        fired = await first_firing(nodes, ready)
         stand.found.figures["first_firing_s"] = round(fired, 2)
         if fired > SERVICE_S:
             stand.found.wrong.append(f"the first run came {fired:.1f} s after the start")
         await asyncio.sleep(max(0.0, ready + 8 - time.monotonic()))
-        moved = await term(stage) - first
+        moved = await term(nodes) - first
         stand.found.figures["elections"] = moved
         if moved:
             stand.found.wrong.append(f"{moved} elections after the first leader")
-        ended(stand, stage)
+        ended(stand, nodes)
 
 
-async def first_firing(stage: Stage, ready: float) -> float:
+async def first_firing(nodes: NodeProcesses, ready: float) -> float:
     """Seconds until something of the outage was fired."""
-    async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+    async with AsyncClient(nodes.endpoints, timeout=5.0) as client:
         while time.monotonic() - ready < READY_S:
             with suppress(RaftschedError):
                 status = await client.call(job_pb2.GetJobStatusRequest(job="o-0"))

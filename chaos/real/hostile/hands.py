@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....client import AsyncClient, RaftschedError
+from ....cluster.local.nodes import NodeProcess
 from ....cluster.ops.exits import Exit
 from ....cluster.raft.record import HEADER_BYTES
 from ....cluster.raft.segment import SUFFIX, written
 from ....proto.v1 import cluster_pb2, common_pb2, job_pb2
-from ...stage import NodeProcess, is_ready
 from ..faults import LEADER, Planned
 from ..node import Control, Failpoint
 from .attack import deed
@@ -30,7 +30,7 @@ POISONED = "poisoned"
 async def answers(stand: Stand, calls: int = 20) -> int:
     """Of so many calls of somebody else, how many are answered soon."""
     count = 0
-    async with stand.arena.client(stand.arena.stage.endpoints, ANSWER_S) as client:
+    async with stand.arena.client(stand.arena.nodes.endpoints, ANSWER_S) as client:
         for number in range(calls):
             stand.found.calls += 1
             with suppress(RaftschedError):
@@ -46,7 +46,7 @@ async def write(stand: Stand, name: str, size: int = 0) -> bool:
     request.job.spec.action.handler = "nobody"
     request.job.spec.payload.data = bytes(size)
     stand.found.calls += 1
-    async with stand.arena.client(stand.arena.stage.endpoints, ANSWER_S) as client:
+    async with stand.arena.client(stand.arena.nodes.endpoints, ANSWER_S) as client:
         try:
             await client.call(request)
         except RaftschedError:
@@ -73,7 +73,7 @@ async def lead(stand: Stand, node: NodeProcess) -> bool:
     limit = time.monotonic() + 5
     while time.monotonic() < limit:
         with suppress(RaftschedError):
-            async with stand.arena.client(stand.arena.stage.endpoints, 2.0) as client:
+            async with stand.arena.client(stand.arena.nodes.endpoints, 2.0) as client:
                 await client.call(request)
         if await stand.arena.leader() is node:
             return True
@@ -113,7 +113,7 @@ async def play_damage(stand: Stand, place: str) -> None:
             stand.found.wrong.append("there was no table to damage")
         node.start()
         limit = time.monotonic() + 8
-        while node.alive and not is_ready(node) and time.monotonic() < limit:
+        while node.alive and not node.is_ready() and time.monotonic() < limit:
             await asyncio.sleep(0.05)
         if node.alive:
             stand.found.figures["led"] = await lead(stand, node)
@@ -171,7 +171,7 @@ async def damaged_under_the_leader(stand: Stand) -> None:
         limit, worst = time.monotonic() + 8, 20
         while time.monotonic() < limit:
             worst = min(worst, await answers(stand))
-            async with arena.client(arena.stage.endpoints, ANSWER_S) as client:
+            async with arena.client(arena.nodes.endpoints, ANSWER_S) as client:
                 with suppress(RaftschedError):
                     await client.call(job_pb2.ListJobsRequest(namespace=VICTIM, page_size=1_000))
         stand.found.figures["answered_least"] = worst
@@ -189,7 +189,7 @@ async def come_back(stand: Stand, node: NodeProcess) -> None:
         if not node.alive:
             stand.found.figures["code"] = node.code or 0
             node.start()
-        if is_ready(node) and await until_level(stand, node):
+        if node.is_ready() and await until_level(stand, node):
             return
         await asyncio.sleep(0.2)
     stand.found.wrong.append(f"{node.name} does not come back by itself: {node.code}")
@@ -228,7 +228,7 @@ async def damaged_journal(stand: Stand) -> None:
             stand.found.wrong.append("there was no segment to damage")
         node.start()
         limit = time.monotonic() + 10
-        while node.alive and not is_ready(node) and time.monotonic() < limit:
+        while node.alive and not node.is_ready() and time.monotonic() < limit:
             await asyncio.sleep(0.05)
         anew = (folder / "damaged" / "consensus").is_dir()
         stand.found.figures["began_anew"] = anew
@@ -278,7 +278,7 @@ async def removed_folder(stand: Stand) -> None:
         await arena._until_voter(node)
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered")
-    async with arena.client(arena.stage.endpoints, 10.0) as client:
+    async with arena.client(arena.nodes.endpoints, 10.0) as client:
         lost = kept - await names(client, VICTIM)
     stand.found.figures["written"] = len(kept)
     if lost:
@@ -291,8 +291,8 @@ async def nervous_operator(stand: Stand) -> None:
     arena = stand.arena
 
     async def insist(number: int) -> None:
-        name = arena.nodes[number % 3].name
-        async with arena.client(arena.nodes[number % 3].client, 5.0) as client:
+        name = arena.nodes.names[number % 3]
+        async with arena.client(arena.nodes[name].client, 5.0) as client:
             for turn in range(6):
                 stand.found.calls += 1
                 request = (
@@ -326,7 +326,7 @@ async def broken_job(stand: Stand) -> None:
     job.spec.action.handler = "nobody"
     job.spec.schedules.add().cron.expression = "* * * * * *"
     job.spec.timing.end_time.FromSeconds(int(time.time()) + 60)
-    async with arena.client(arena.stage.endpoints, 10.0) as client:
+    async with arena.client(arena.nodes.endpoints, 10.0) as client:
         await client.call(job_pb2.CreateJobRequest(job=job))
     for node in arena.nodes:
         arena.control(node.name, Control(poison=POISONED))
@@ -340,7 +340,7 @@ async def broken_job(stand: Stand) -> None:
         answered = await answers(stand)
         if answered < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
-        async with arena.client(arena.stage.endpoints, 10.0) as client:
+        async with arena.client(arena.nodes.endpoints, 10.0) as client:
             with suppress(RaftschedError):
                 asked = job_pb2.GetJobRequest(namespace=VICTIM, job=job.name)
                 state = (await client.call(asked)).status.state
@@ -352,7 +352,7 @@ async def broken_job(stand: Stand) -> None:
             arena.control(node.name)
         async with stand.ours():
             await arena.restart([node for node in arena.nodes if not node.alive])
-        async with arena.client(arena.stage.endpoints, 10.0) as client:
+        async with arena.client(arena.nodes.endpoints, 10.0) as client:
             await client.call(job_pb2.DeleteJobRequest(namespace=VICTIM, job=job.name))
 
 
@@ -379,11 +379,11 @@ async def full_disks(stand: Stand) -> None:
             await asyncio.sleep(1.0)
     for node in arena.nodes:
         if not node.alive:
-            stand.found.wrong.append(f"{node.name} ended with {node.code}: {node.last_words()}")
+            stand.found.wrong.append(f"{node.name} ended with {node.code}: {node.tail()}")
     await arena.restart([node for node in arena.nodes if not node.alive])
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered once there is room")
-    async with arena.client(arena.stage.endpoints, 10.0) as client:
+    async with arena.client(arena.nodes.endpoints, 10.0) as client:
         lost = kept - await names(client, VICTIM)
     stand.found.figures["written"] = len(kept)
     if lost:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...stage import StageFailed
+from ....cluster.local.process import ProcessFailed
 from .. import history, machine
 from ..checks import judge
 from ..faults import LEADER, Planned
@@ -68,8 +68,8 @@ async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
     try:
         await stand.start()
         say("3 nodes with tokens, workers, a sink and a bystander are up")
-        load = Load(arena.stage.endpoints, arena.journal, asked.seed, token=arena.tokens["load"])
-        async with arena.client(arena.stage.endpoints, 30.0) as client:
+        load = Load(arena.nodes.endpoints, arena.journal, asked.seed, token=arena.tokens["load"])
+        async with arena.client(arena.nodes.endpoints, 30.0) as client:
             await load.prepare(client)
             from_ms = int(time.time() * 1000) + EDGE_MS
             load.start()
@@ -78,7 +78,7 @@ async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
             began = time.monotonic()
             await attack(stand, asked, load)
             ended = time.monotonic()
-            await arena.restart(arena.nodes)
+            await arena.restart(list(arena.nodes))
             await load.stop()
             await asyncio.sleep(max(0.0, load.last_due_ms / 1000 + DUE_S - time.time()))
             await finish(arena, client, from_ms, say)
@@ -86,7 +86,7 @@ async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
             if task.done():
                 task.result()
         watching.cancel()
-    except* StageFailed as failed:
+    except* ProcessFailed as failed:
         raise failed.exceptions[0] from None
     finally:
         machines.cancel()

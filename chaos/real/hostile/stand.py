@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from ....client import AsyncClient, RaftschedError
+from ....cluster.local.nodes import NodeProcess, NodeProcesses, ProgramOf, free_addresses
+from ....cluster.local.ports import free_ports
+from ....cluster.local.process import Process, ProcessFailed
 from ....cluster.node.bootstrap_token import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
-from ...stage import NodeProcess, Process, Stage, StageFailed, free_ports
 from ..arena import Arena
 from ..history import Lease, read
 from ..worker import TOKEN
@@ -39,8 +41,10 @@ class Plain:
 
     pid = 0
 
-    def stage(self, folder: Path, count: int, settings: Any) -> Stage:  # noqa: ANN401
-        return Stage(folder, count, settings=settings)
+    def nodes(
+        self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
+    ) -> NodeProcesses:
+        return NodeProcesses(folder, free_addresses(count), settings=settings, program=program)
 
     async def start(self) -> None:
         """There is nothing to start."""
@@ -62,9 +66,9 @@ class Guarded(Arena):
 
     async def open(self) -> None:
         """Strangers ask for the first token before anybody else does."""
-        won = await strangers(self.stage, self.first_token)
-        self.token = self.tokens["root"] = won or await first_token(self.stage)
-        async with self.client(self.stage.endpoints, CALL_S) as client:
+        won = await strangers(self.nodes, self.first_token)
+        self.token = self.tokens["root"] = won or await first_token(self.nodes)
+        async with self.client(self.nodes.endpoints, CALL_S) as client:
             for namespace in (VICTIM,):
                 asked = namespace_pb2.CreateNamespaceRequest()
                 asked.namespace.name = namespace
@@ -79,12 +83,12 @@ class Guarded(Arena):
         request = access_pb2.CreateAccessTokenRequest(request_id=f"make-{name}")
         request.access_token.name, request.access_token.role = name, role
         request.access_token.namespace = namespace
-        async with self.client(self.stage.endpoints, READY_S) as client:
+        async with self.client(self.nodes.endpoints, READY_S) as client:
             self.tokens[name] = str((await client.call(request)).secret)
         return self.tokens[name]
 
 
-async def strangers(stage: Stage, found: Found) -> str:
+async def strangers(nodes: NodeProcesses, found: Found) -> str:
     """Ten who are nobody ask for the first token at once; the secret of one who got it."""
 
     async def ask(number: int, address: str) -> str:
@@ -100,21 +104,21 @@ async def strangers(stage: Stage, found: Found) -> str:
             found.codes[error.reason] = found.codes.get(error.reason, 0) + 1
             return ""
 
-    nodes = [node.client for node in stage.nodes.values()]
-    secrets = await asyncio.gather(*(ask(n, nodes[n % len(nodes)]) for n in range(10)))
+    addresses = [node.client for node in nodes]
+    secrets = await asyncio.gather(*(ask(n, addresses[n % len(nodes)]) for n in range(10)))
     won = [secret for secret in secrets if secret]
     if won:
         found.wrong.append(f"{len(won)} of ten strangers became admins of the cluster")
     return next(iter(won), "")
 
 
-async def first_token(stage: Stage) -> str:
+async def first_token(nodes: NodeProcesses) -> str:
     """As whoever set up the cluster makes it, with the secret in a node's folder."""
-    node = next(iter(stage.nodes.values()))
-    secret = (stage.folder / node.name / BOOTSTRAP).read_text().strip()
+    node, *_ = nodes
+    secret = (nodes.folder / node.name / BOOTSTRAP).read_text().strip()
     request = access_pb2.CreateAccessTokenRequest(request_id="first-token")
     request.access_token.name, request.access_token.role = "root", Role.ROLE_ADMIN
-    async with AsyncClient(stage.endpoints, timeout=READY_S, token=secret) as client:
+    async with AsyncClient(nodes.endpoints, timeout=READY_S, token=secret) as client:
         return str((await client.call(request)).secret)
 
 
@@ -147,7 +151,7 @@ class Stand:
         return Process(
             "bystander",
             [
-                "raftsched.chaos.real.worker", "by", self.arena.stage.endpoints, str(port),
+                "raftsched.chaos.real.worker", "by", self.arena.nodes.endpoints, str(port),
                 str(self.folder / "bystander.seen"), "--count", "1", "--fail", "0", "--twice", "0",
                 "--namespace", VICTIM,
             ],
@@ -161,7 +165,7 @@ class Stand:
         self.bystander.environment[TOKEN] = self.arena.tokens["bystander"]
         self.sink.start()
         self.bystander.start()
-        async with self.arena.client(self.arena.stage.endpoints, READY_S) as client:
+        async with self.arena.client(self.arena.nodes.endpoints, READY_S) as client:
             for number in range(PULSES):
                 await client.call(job_pb2.CreateJobRequest(job=pulse(number)))
 
@@ -272,7 +276,7 @@ class Stand:
                 try:
                     async with asyncio.timeout(LIMIT * attack.seconds):
                         await attack.deed(self)
-                except (TimeoutError, StageFailed, RaftschedError) as error:
+                except (TimeoutError, ProcessFailed, RaftschedError) as error:
                     found.wrong.append(f"it could not be played to its end: {error!r}"[:600])
         else:
             told = await self.tenant(attack)
@@ -290,7 +294,7 @@ class Stand:
         """A namespace of its own, with a token for each role."""
         self.numbers += 1
         space = f"m{self.numbers}-{attack.name}"
-        async with self.arena.client(self.arena.stage.endpoints, READY_S) as client:
+        async with self.arena.client(self.arena.nodes.endpoints, READY_S) as client:
             asked = namespace_pb2.CreateNamespaceRequest()
             asked.namespace.name = space
             await client.call(asked)
@@ -322,7 +326,7 @@ class Stand:
             await asyncio.to_thread(process.kill)
             self.attackers.remove(process)
         if not found_path.exists():
-            return Found(wrong=[f"the attacker ended with {process.code}: {process.last_words()}"])
+            return Found(wrong=[f"the attacker ended with {process.code}: {process.tail()}"])
         return msgspec.json.decode(found_path.read_bytes(), type=Found)
 
     # At the end.
@@ -353,7 +357,7 @@ def used_s() -> float:
 
 def why(node: NodeProcess) -> str:
     """What a node said of its end."""
-    lines = node.last_words().splitlines()
+    lines = node.tail().splitlines()
     worst = [line for line in lines if '"critical"' in line or '"error"' in line]
     return " ".join((worst or lines or [""])[-1].split('"event":')[-1].split())[:400]
 

@@ -17,7 +17,7 @@ from raftsched.chaos import main
 from raftsched.chaos.bench.compare import Load, best, flat, ratio, summary, taking_part
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
-from raftsched.chaos.stage import Process, StageFailed
+from raftsched.cluster.local.process import Process, ProcessFailed
 
 HERD = Load(runs=1_000)
 STEADY = Load(runs=1_000, rate=100.0)
@@ -72,12 +72,12 @@ def test_a_peer_asked_for_by_name_that_cannot_run_here_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda program: None)
-    with pytest.raises(StageFailed, match=r"graphile cannot be measured: it needs Node\.js"):
+    with pytest.raises(ProcessFailed, match=r"graphile cannot be measured: it needs Node\.js"):
         taking_part(["graphile"], HERD, lambda word: None)
 
 
 def test_a_steady_load_is_not_put_on_a_peer_without_a_program_for_it() -> None:
-    with pytest.raises(StageFailed, match="with a herd only"):
+    with pytest.raises(ProcessFailed, match="with a herd only"):
         taking_part(["graphile"], STEADY, lambda word: None)
 
 
@@ -90,7 +90,7 @@ def test_the_figures_are_the_last_line_of_what_a_program_said() -> None:
 
 @pytest.mark.parametrize("said", ["", "it broke", '{"seconds": 1}\nit broke', "[1]", "{}"])
 def test_a_program_that_ends_without_figures_has_failed(said: str) -> None:
-    with pytest.raises(StageFailed, match="without figures"):
+    with pytest.raises(ProcessFailed, match="without figures"):
         figures_of(said, "x")
 
 
@@ -106,7 +106,7 @@ def test_where_there_is_no_postgresql_a_word_tells_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda program: None)
-    with pytest.raises(StageFailed, match="apt-get install postgresql"):
+    with pytest.raises(ProcessFailed, match="apt-get install postgresql"):
         programs(tmp_path)
 
 
@@ -158,7 +158,7 @@ def test_a_kit_is_kept_under_what_decides_what_is_in_it(
 def test_a_step_that_fails_says_its_last_words(tmp_path: Path) -> None:
     words = ["-c", "import sys; sys.exit('no room')"]
     step = Process("a step", words, tmp_path / "log", program=(sys.executable,))
-    with pytest.raises(StageFailed, match="a step ended with 1:\nno room"):
+    with pytest.raises(ProcessFailed, match="a step ended with 1:\nno room"):
         step.finish(60.0)
 
 
@@ -166,7 +166,7 @@ def test_a_machine_without_postgresql_ends_the_comparison_with_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def absent() -> str:
-        raise StageFailed("apt-get install postgresql")
+        raise ProcessFailed("apt-get install postgresql")
 
     monkeypatch.setattr("raftsched.chaos.bench.peers.postgres.version", absent)
     done = CliRunner().invoke(main.bench, ["compare", "-o", "json"])

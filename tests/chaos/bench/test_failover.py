@@ -6,7 +6,7 @@ import pytest
 
 from raftsched.chaos.bench.crew import percentile
 from raftsched.chaos.bench.failover import figures
-from raftsched.chaos.stage import StageFailed
+from raftsched.cluster.local.process import ProcessFailed
 
 
 def every(step: float, first: float, last: float) -> list[float]:
@@ -31,7 +31,7 @@ def test_a_rate_that_comes_back_slowly_is_told() -> None:
 
 
 def test_silence_is_a_failure() -> None:
-    with pytest.raises(StageFailed, match="nothing ran"):
+    with pytest.raises(ProcessFailed, match="nothing ran"):
         figures([10.0], every(0.01, 0, 10), rate=100)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from raftsched.chaos.real import cables
 from raftsched.chaos.real.cables import Cables
 from raftsched.chaos.real.links import CLIENTS, Pair
+from raftsched.cluster.local.nodes import PROGRAM
 
 PORT = 9_000
 LONG_S = 20.0
@@ -57,10 +58,10 @@ class Ear:
 
 async def told(folder: Path) -> dict[str, object]:
     links = Cables()
-    links.stage(folder, 2, [])
+    links.nodes(folder, 2, [], lambda name: PROGRAM)
     await links.start()
-    ears = {"n1": await Ear.begin(links._nodes["n1"].program[:-1])}
-    ears["n2"] = await Ear.begin(links._nodes["n2"].program[:-1])
+    ears = {"n1": await Ear.begin([*links._nodes["n1"].wrap, sys.executable])}
+    ears["n2"] = await Ear.begin([*links._nodes["n2"].wrap, sys.executable])
     ears[CLIENTS] = await Ear.begin([sys.executable])
     sender, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         asyncio.DatagramProtocol, local_addr=("0.0.0.0", 0)

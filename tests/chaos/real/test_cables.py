@@ -12,7 +12,8 @@ import pytest
 
 from raftsched.chaos.real import cables
 from raftsched.chaos.real.cables import INSIDE, Cables
-from raftsched.chaos.stage import StageFailed
+from raftsched.cluster.local.nodes import PROGRAM
+from raftsched.cluster.local.process import ProcessFailed
 
 why_not = cables.missing()
 with_namespaces = pytest.mark.skipif(bool(why_not), reason=f"no namespaces here: {why_not}")
@@ -44,9 +45,9 @@ async def test_the_network_of_the_machine_is_never_touched(
     monkeypatch.setattr(cables, "_counters", lambda: {"lo": 0, "eth0": 0})
     cables.enter()
     links = Cables()
-    links.stage(tmp_path, 3, [])
+    links.nodes(tmp_path, 3, [], lambda name: PROGRAM)
 
-    with pytest.raises(StageFailed, match="eth0 belong to others"):
+    with pytest.raises(ProcessFailed, match="eth0 belong to others"):
         await links.start()
 
 
@@ -54,5 +55,5 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(INSIDE, raising=False)
     monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "tc" else f"/{tool}")
 
-    with pytest.raises(StageFailed, match=r"tc is not there.*iproute2.*Leave --links out"):
+    with pytest.raises(ProcessFailed, match=r"tc is not there.*iproute2.*Leave --links out"):
         cables.enter()

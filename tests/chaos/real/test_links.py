@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from raftsched.chaos.real.links import CLIENTS, Links, LinksProcess
-from raftsched.chaos.stage import free_ports
+from raftsched.cluster.local.ports import free_ports
 
 LONG_S = 10.0
 SOON_S = 0.1

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 
 from raftsched.cluster.api.server import Server
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Member, Node, NodeSpec
-from raftsched.cluster.raft.bench import free_ports
 
 from ..node.test_node import until as until
 from .talk import Anything

@@ -13,11 +13,11 @@ import pytest
 
 from raftsched.cluster.api import cluster_status
 from raftsched.cluster.api import verify as verify_module
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node import node as nodes_module
 from raftsched.cluster.node.damage import set_aside
 from raftsched.cluster.node.node import Member
 from raftsched.cluster.node.peer_info import About
-from raftsched.cluster.raft.bench import free_ports
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.model import keys

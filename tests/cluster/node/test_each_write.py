@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.backup import take
 from raftsched.cluster.node.node import Node, NodeSpec
 from raftsched.cluster.ops import lifecycle
 from raftsched.cluster.ops.config import Config, load
 from raftsched.cluster.ops.data_dir import Folder
 from raftsched.cluster.ops.exits import CannotStart, Exit
-from raftsched.cluster.raft.bench import free_ports
 from raftsched.cluster.raft.faults import DiskFailed
 from raftsched.cluster.raft.port import Settings
 from raftsched.proto.v1 import job_pb2

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node import node as node_module
 from raftsched.cluster.node.loop_steps import LoopSteps
 from raftsched.cluster.node.node import Member, Node, NodeSpec
 from raftsched.cluster.node.virtual_time import VirtualClock
-from raftsched.cluster.raft.bench import free_ports
 from raftsched.cluster.raft.faults import Refused as NotNow
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp

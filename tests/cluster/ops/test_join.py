@@ -6,8 +6,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Member, Node, NodeSpec
-from raftsched.cluster.raft.bench import free_ports
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Settings
 from raftsched.statemachine.selfcheck import verify

@@ -11,13 +11,13 @@ from pathlib import Path
 import grpc
 import pytest
 
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Member, NodeSpec
 from raftsched.cluster.ops import config as configs
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.data_dir import Folder
 from raftsched.cluster.ops.exits import CannotStart, Exit
 from raftsched.cluster.ops.recovery import Standing, look, recover, restore
-from raftsched.cluster.raft.bench import free_ports
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.faults import Broken
 from raftsched.cluster.raft.journal import Journal, JournalLimits

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.ops import tls
 from raftsched.cluster.raft import walled
-from raftsched.cluster.raft.bench import BenchMachine, free_ports
+from raftsched.cluster.raft.bench import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
 from raftsched.cluster.raft.faults import DiskFailed, Refused

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cluster.raft.bench import BenchMachine, free_ports
+from raftsched.cluster.local.ports import free_ports
+from raftsched.cluster.raft.bench import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
 

@@ -1,0 +1,10 @@
+"""A cluster of processes on this machine: the one way to start one.
+
+Everybody may use it, a client too: it knows the standard library alone, and no other package.
+
+Others may use:
+
+* nodes: nodes as processes: addresses, command lines, start, stop, who is ready.
+* ports: ports of this machine that are free.
+* process: a program beside this one, which ends with it.
+"""
