@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ...cluster.node import leader_loop as leaders
 from ...cluster.node.leader_loop import Leader
-from ...cluster.node.pending import Part
+from ...cluster.node.pending import PendingRequest
 from ...cluster.node.worker_sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine.core.budget import Budget, unlimited
@@ -48,7 +48,7 @@ class NewLeader(Leader):
         self.fresh, self.rang = True, False
         super().gained()
 
-    def _decide(self, parts: list[Part]) -> None:
+    def _decide(self, parts: list[PendingRequest]) -> None:
         rings = any(isinstance(part.body, FireTimers) for part in parts)
         Office.first, Office.first_firing = self.fresh, rings and not self.rang
         self.fresh, self.rang = False, self.rang or rings
@@ -61,7 +61,7 @@ class NewLeader(Leader):
 class DiesOfIt(Leader):
     """What fails in the rules ends the node, as it ends the next one."""
 
-    def _decide(self, parts: list[Part]) -> None:
+    def _decide(self, parts: list[PendingRequest]) -> None:
         super()._decide(parts)
         assert not self.troubles.counts, "a rule failed, and the node ends"
 

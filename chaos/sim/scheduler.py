@@ -14,7 +14,7 @@ import msgspec
 
 from ...cluster.node.applier import Applied
 from ...cluster.node.clock import SteadyClock
-from ...cluster.node.peer_info import Acquaintances
+from ...cluster.node.peer_info import PeerDirectory
 from ...cluster.node.troubles import Troubles
 from ...cluster.raft import faults
 from ...cluster.raft.core import Core
@@ -166,7 +166,7 @@ class SchedulerNode(SimNode):
         self.leader.troubles = WatchedTroubles(
             self.name, self.steady.now_ms, self.clock, self.judge
         )
-        self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
+        self.known = PeerDirectory(self.name, self.replica, self.wall_ms, self.clock)
         self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))
         self.later(self.world.dice.random(), self.tick)
         self.set_clock()

@@ -37,7 +37,7 @@ class Line:
 
         self.worker.world.after(self.worker.delay(), arrive)
 
-    def foresee(self, words: Sequence[object]) -> None:
+    def pre_serialize(self, words: Sequence[object]) -> None:
         """Nothing is made ready in here."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:

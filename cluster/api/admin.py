@@ -24,9 +24,9 @@ from ..raft import faults
 from ..raft.membership import is_address
 from .call import Call
 from .cluster_status import StatusView, too_few
-from .forward import FORWARDED, Passed, Peers
+from .forward import FORWARDED, ForwardedAnswer, Peers
 from .leadership import Leadership
-from .unary import Own
+from .unary import OwnCall
 from .verify import Verifier
 
 HAND_OVER_S = 3.0
@@ -50,7 +50,7 @@ class ClusterCalls:
         self.verifier = Verifier(node, view)
         self._answers: OrderedDict[str, tuple[bytes, Message]] = OrderedDict()
 
-    def calls(self) -> Mapping[str, Own]:
+    def calls(self) -> Mapping[str, OwnCall]:
         return {
             "ClusterService/GetClusterStatus": self.status,
             "ClusterService/AddNode": self._once(self.add),
@@ -63,7 +63,7 @@ class ClusterCalls:
             "ClusterService/VerifyState": self.verifier.verify,
         }
 
-    def _once(self, own: Callable[[Call, Any], Awaitable[Message]]) -> Own:
+    def _once(self, own: Callable[[Call, Any], Awaitable[Message]]) -> OwnCall:
         async def answer(call: Call, request: Any) -> Message:  # noqa: ANN401
             said, request_id = request.SerializeToString(deterministic=True), request.request_id
             before = self._answers.get(request_id) if request_id else None
@@ -247,7 +247,9 @@ class ClusterCalls:
         while not self.leadership.elsewhere() and self.leadership.clock() < give_up:
             await self.leadership.changed(give_up - self.leadership.clock())
 
-    async def drain(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> Message | Passed:
+    async def drain(
+        self, call: Call, request: cluster_pb2.DrainNodeRequest
+    ) -> Message | ForwardedAnswer:
         """Free a node of its duties, or let it serve again; another node does that itself."""
         node = self.node
         if request.node != node.name:
@@ -266,7 +268,7 @@ class ClusterCalls:
         self.shed(f"{node.name} was told to drain")
         return self.view.show()
 
-    async def _pass_to(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> Passed:
+    async def _pass_to(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> ForwardedAnswer:
         self._need(request.node)
         address = self.node.client_address(request.node)
         if address and FORWARDED not in call.metadata:
@@ -328,7 +330,7 @@ class ClusterCalls:
     def _need_level(self, level: int) -> None:
         """Refuse what a member could not apply: it would end there."""
         for name in self.node.driver.core.config.members:
-            about = self.node.abouts.get(name)
+            about = self.node.peer_infos.get(name)
             if name != self.node.name and (about is None or about.feature_level < level):
                 why = "has not said what it knows" if about is None else f"runs {about.version}"
                 raise refusals.refused(

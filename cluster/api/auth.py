@@ -304,7 +304,7 @@ class Access:
         if session is None:
             return True
         if not session.unmet:
-            return all(namespace == where for namespace in session.fit[0])
+            return all(namespace == where for namespace in session.kind[0])
         found = leases.namespaces_of(self.node.replica.store, worker)
         return set(found) <= {number_of(self.node, where)}
 

@@ -25,7 +25,7 @@ ANSWER_MAX = 8 << 20
 ANSWERED_BYTES = 8 << 10
 
 
-class Share:
+class CallerShare:
     """One thing of which there is not enough for everybody."""
 
     __slots__ = ("by_caller", "held", "maximum", "name", "own", "total", "unit")
@@ -75,20 +75,22 @@ class Share:
             self.give(caller)
 
 
-class Shares:
+class CallerShares:
     """All of them, as a node is configured."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         limits = limits or Limits()
         self.limits = limits
-        self.calls = Share("calls", limits.calls, limits.calls_by_caller)
-        self.costly = Share("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
+        self.calls = CallerShare("calls", limits.calls, limits.calls_by_caller)
+        self.costly = CallerShare("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
         # Calls of whom only the request itself tells who they are.
-        self.strangers = Share("strangers", STRANGERS, STRANGERS)
-        self.bytes = Share("body_mb", limits.body_mb, limits.body_mb_by_caller, MIB)
-        self.answers = Share("answers_mb", limits.answers_mb, limits.answers_mb_by_caller, MIB)
-        self.streams = Share("streams", limits.streams, limits.streams_by_caller)
+        self.strangers = CallerShare("strangers", STRANGERS, STRANGERS)
+        self.bytes = CallerShare("body_mb", limits.body_mb, limits.body_mb_by_caller, MIB)
+        self.answers = CallerShare(
+            "answers_mb", limits.answers_mb, limits.answers_mb_by_caller, MIB
+        )
+        self.streams = CallerShare("streams", limits.streams, limits.streams_by_caller)
         # Streams of workers that have not said hello yet, which they must do soon.
-        self.greetings = Share("greetings", limits.streams, limits.streams_by_caller)
-        self.watchers = Share("watchers", limits.watchers, limits.watchers_by_caller)
-        self.waits = Share("waits", limits.waits, limits.waits_by_caller)
+        self.greetings = CallerShare("greetings", limits.streams, limits.streams_by_caller)
+        self.watchers = CallerShare("watchers", limits.watchers, limits.watchers_by_caller)
+        self.waits = CallerShare("waits", limits.waits, limits.waits_by_caller)

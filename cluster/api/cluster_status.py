@@ -14,7 +14,7 @@ from ...statemachine.runs import set_aside
 from ..node import build, damage
 from ..node.event_feed import Feed
 from ..node.node import STALE_MAX, Node
-from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
+from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo
 from ..raft.port import Peer, Status
 from ..raft.snapshot import folder_of
 from .leadership import Leadership
@@ -109,9 +109,9 @@ class StatusView:
         about = self.about(self.node.leader_name)
         return about.workers if about is not None else 0
 
-    def about(self, name: str) -> About | None:
+    def about(self, name: str) -> NodeInfo | None:
         """What a node said of itself just now."""
-        about = self.node.abouts.get(name)
+        about = self.node.peer_infos.get(name)
         if about is None or self.node.spec.seconds() - about.heard_at > FRESH:
             return None
         return about

@@ -22,7 +22,7 @@ from ..node import refusals
 from ..node.event_feed import Feed, Told, gone
 from . import places
 from .call import Call
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .node_port import Node
 from .unary import END
 from .unread import Unread
@@ -63,7 +63,7 @@ class EventCalls:
         node: Node,
         feed: Feed,
         admit: Callable[[Call, Message], None],
-        answers: Share,
+        answers: CallerShare,
         unread: Unread,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -47,7 +47,7 @@ Code = grpc.StatusCode
 
 
 @dataclass(slots=True)
-class Passed:
+class ForwardedAnswer:
     """What came back from the leader, to be handed on as it is."""
 
     data: bytes
@@ -91,7 +91,7 @@ class Peers:
             peer = self._peers[address] = Peer(channel)
         return peer
 
-    async def pass_on(self, call: Call, data: bytes, address: str) -> Passed | None:
+    async def pass_on(self, call: Call, data: bytes, address: str) -> ForwardedAnswer | None:
         """Let the leader answer a call; None when it is certain that it has done nothing."""
         peer = self.to(address)
         onward = [*call.onward, (FORWARDED, self._me)]
@@ -99,7 +99,7 @@ class Peers:
         peer.under_way.add(rpc)
         try:
             answer = await rpc
-            return Passed(answer, Code.OK, "", tuple(await rpc.trailing_metadata()))
+            return ForwardedAnswer(answer, Code.OK, "", tuple(await rpc.trailing_metadata()))
         except grpc.aio.AioRpcError as error:
             return self._failed(call, error)
         except asyncio.CancelledError:
@@ -111,7 +111,7 @@ class Peers:
         finally:
             peer.under_way.discard(rpc)
 
-    def _failed(self, call: Call, error: grpc.aio.AioRpcError) -> Passed | None:
+    def _failed(self, call: Call, error: grpc.aio.AioRpcError) -> ForwardedAnswer | None:
         trailing = tuple(error.trailing_metadata() or ())
         reason = reason_in(dict(trailing))
         code, words = error.code(), error.details() or ""
@@ -124,7 +124,7 @@ class Peers:
             return None
         if not reason and code == Code.DEADLINE_EXCEEDED:
             raise self._late(call)
-        return Passed(b"", code, words, trailing)
+        return ForwardedAnswer(b"", code, words, trailing)
 
     def _broken(self, call: Call) -> None:
         """The connection is gone: what changes nothing may be sent again."""

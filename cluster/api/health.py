@@ -21,7 +21,7 @@ from ...statemachine.core.rejection import Refused
 from ..node.limits import Limits
 from .body import late, parsed, too_large
 from .call import Context
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .strangers import HEALTH_BYTES, Strangers
 from .unary import refuse
 
@@ -50,7 +50,7 @@ class Health:
         self._services = ("", SERVICE, *services)
         self._known: dict[str, int] = {}
         self._changed = asyncio.Event()
-        self._watchers = Share("watchers", limits.watchers, limits.watchers_by_caller)
+        self._watchers = CallerShare("watchers", limits.watchers, limits.watchers_by_caller)
         # Until when each request may be read, and since when it is; the oldest is first.
         self._reading: OrderedDict[asyncio.Timeout, float] = OrderedDict()
         self._closing = False

@@ -28,7 +28,7 @@ from .admin import ClusterCalls
 from .auth import Access
 from .backup_calls import BackupCalls
 from .call import Call
-from .caller_limits import Share, Shares
+from .caller_limits import CallerShare, CallerShares
 from .cluster_status import StatusView
 from .events import EventCalls
 from .forward import Peers
@@ -41,7 +41,7 @@ from .rates import Rates
 from .refused import RefusedCalls
 from .strangers import Strangers
 from .streaming import Follow, Streams
-from .unary import Calls, Own
+from .unary import Calls, OwnCall
 from .unread import Unread
 from .wait_run import Waits
 from .worker_stream import Work
@@ -104,7 +104,7 @@ class Server:
         # Whoever reaches the port may ask for the contracts.
         self._reflects = reflects
         self.node = node
-        self.shares, self.refused = Shares(limits), RefusedCalls()
+        self.shares, self.refused = CallerShares(limits), RefusedCalls()
         self._unread = Unread(self.shares.answers, self.refused.note)
         self._address = address
         self._credentials = credentials
@@ -127,7 +127,7 @@ class Server:
         real = cast("RealNode", node)
         view = StatusView(real, self.feed, self._leadership, observer, self.refused)
         self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
-        own: dict[str, Own] = {
+        own: dict[str, OwnCall] = {
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             "AccessService/CreateAccessToken": self._access.create,
@@ -148,7 +148,7 @@ class Server:
             node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
         )
         self._streams = Streams(self.calls, self._lasting)
-        self._following: dict[str, tuple[Follow, Share]] = {
+        self._following: dict[str, tuple[Follow, CallerShare]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
             "ClusterService/Backup": (
                 BackupCalls(real, self._access.admit).stream, self.shares.streams,

@@ -13,7 +13,7 @@ from ...proto.contract import Method
 from ...statemachine.core.rejection import Refused
 from .body import parsed
 from .call import Call, Context
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .lasting import Lasting
 from .status import code_of
 from .unary import Calls, fail, refuse
@@ -29,7 +29,7 @@ class Streams:
         self.calls, self.lasting = calls, lasting
 
     def following(
-        self, method: Method, follow: Follow, share: Share
+        self, method: Method, follow: Follow, share: CallerShare
     ) -> grpc.RpcMethodHandler[Any, Any]:
         """One request, many answers."""
 

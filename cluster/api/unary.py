@@ -25,8 +25,8 @@ from ...statemachine.model.hiding import hide
 from ..node import refusals
 from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
-from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, Shares
-from .forward import FORWARDED, Passed, Peers
+from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, CallerShares
+from .forward import FORWARDED, ForwardedAnswer, Peers
 from .leadership import Leadership
 from .node_port import Answer, Node
 from .observer import Observer
@@ -37,7 +37,7 @@ from .unread import Unread
 
 logger = logging.getLogger(__name__)
 
-Own = Callable[[Call, Any], Awaitable[Message | Passed]]
+OwnCall = Callable[[Call, Any], Awaitable[Message | ForwardedAnswer]]
 NO_FORWARD = "raftsched-no-forward"
 FRESHNESS = "read.consistency"
 # An election after a lost connection takes some 50 ms, after a silence up to 700.
@@ -56,10 +56,10 @@ class Calls:
         peers: Peers,
         leadership: Leadership,
         observer: Observer,
-        own: Mapping[str, Own],
+        own: Mapping[str, OwnCall],
         identify: Callable[[Call], Awaitable[None] | None],
         admit: Callable[[Call, Message], None],
-        shares: Shares,
+        shares: CallerShares,
         refused: RefusedCalls,
         unread: Unread,
         strangers: Strangers,
@@ -104,7 +104,7 @@ class Calls:
         # As a stream of one message: gRPC hands that over when it is asked for it, not before.
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    async def _admitted(self, call: Call) -> Passed:
+    async def _admitted(self, call: Call) -> ForwardedAnswer:
         """Who calls, then whether there is room, and only then what is asked."""
         if (waits := self.meet(call)) is not None:
             await waits
@@ -162,7 +162,7 @@ class Calls:
         refuse(call.context, refusal.rejection, self.trailing())
         return code_of(refusal.rejection).name
 
-    async def _route(self, call: Call, data: bytes) -> Passed:
+    async def _route(self, call: Call, data: bytes) -> ForwardedAnswer:
         """Find out who answers, and try again as long as nothing was done."""
         node, method = self.node, call.method
         if method.local:
@@ -192,7 +192,7 @@ class Calls:
             await self.leadership.changed(min(wait, left))
             wait *= 2
 
-    async def _try(self, call: Call, data: bytes, *, bound: bool) -> Passed | None:
+    async def _try(self, call: Call, data: bytes, *, bound: bool) -> ForwardedAnswer | None:
         """Answer here or at the leader; None when nothing was done, since nobody leads."""
         node = self.node
         if node.leads:
@@ -212,7 +212,7 @@ class Calls:
             return None
         return await self.peers.pass_on(call, data, leader)
 
-    async def _here(self, call: Call, request: Message) -> Passed:
+    async def _here(self, call: Call, request: Message) -> ForwardedAnswer:
         """Answer a call on this node."""
         node, method = self.node, call.method
         self.admit(call, request)
@@ -222,7 +222,7 @@ class Calls:
         own = self.own.get(method.name)
         if own is not None:
             given = await own(call, request)
-            if isinstance(given, Passed):
+            if isinstance(given, ForwardedAnswer):
                 return given
             answer = given
         elif not method.harmless:
@@ -237,7 +237,7 @@ class Calls:
         if call.hides and found is None:
             hide(answer)
         data = answer.SerializeToString()
-        return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
+        return ForwardedAnswer(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
 
     async def _read(
         self, call: Call, request: Message, options: common_pb2.ReadOptions | None

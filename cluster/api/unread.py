@@ -16,7 +16,7 @@ from typing import Any
 from ...statemachine.core.rejection import Rejection
 from ..node import refusals
 from .call import Call
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .connections import break_off
 
 TAKEN_S = 60.0  # From when an answer is there until all of it was taken.
@@ -26,7 +26,7 @@ LOOKED_AT = 100  # Answers in one look, of which there are fifty a second.
 class Unread:
     """The answers of a node, the oldest first."""
 
-    def __init__(self, answers: Share, note: Callable[[Call, Rejection], None]) -> None:
+    def __init__(self, answers: CallerShare, note: Callable[[Call, Rejection], None]) -> None:
         """`note` is told of each that is given up."""
         self._answers, self._note = answers, note
         # When each was ready, of which call it is, and how much it counts.

@@ -18,7 +18,7 @@ from ...statemachine.model.request import Repair, Repaired
 from ...statemachine.selfcheck import verify
 from ..node import refusals
 from ..node.node import Node
-from ..node.peer_info import About
+from ..node.peer_info import NodeInfo
 from .call import Call
 from .cluster_status import StatusView
 
@@ -121,7 +121,7 @@ class Verifier:
                     answer.difference_count += 1
                     answer.differences.append(ahead(name, about, node))
 
-    def _said(self) -> dict[str, About | None]:
+    def _said(self) -> dict[str, NodeInfo | None]:
         """What the nodes that can be reached said of themselves just now."""
         peers = self.node.status().peers.items()
         return {
@@ -130,7 +130,7 @@ class Verifier:
             if peer.connected and name != self.node.name
         }
 
-    def _behind(self, said: dict[str, About | None]) -> bool:
+    def _behind(self, said: dict[str, NodeInfo | None]) -> bool:
         """Whether another node has seen a revision that this one has not."""
         newest = max((about.revision for about in said.values() if about is not None), default=0)
         return self.node.revision < newest
@@ -142,7 +142,7 @@ class Verifier:
         self._helper.shutdown(wait=False, cancel_futures=True)
 
 
-def ahead(name: str, about: About, node: Node) -> str:
+def ahead(name: str, about: NodeInfo, node: Node) -> str:
     """A node holds what its leader does not know as committed, and has had time to hear of."""
     return (
         f"{name} is at revision {about.revision} (entry {about.applied_index}), ahead of its "

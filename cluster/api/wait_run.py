@@ -16,7 +16,7 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import MetaRecord
 from .call import Call
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .lasting import Lasting
 from .node_port import Node
 
@@ -35,7 +35,7 @@ ENDED = frozenset(
 class Waits:
     """Who waits for which run."""
 
-    def __init__(self, node: Node, share: Share, lasting: Lasting) -> None:
+    def __init__(self, node: Node, share: CallerShare, lasting: Lasting) -> None:
         self.node, self.share, self.lasting = node, share, lasting
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         node.replica.listeners.append(self._applied)

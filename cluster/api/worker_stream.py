@@ -28,14 +28,14 @@ from ..node import refusals
 from ..node.worker_sessions import CREDITS_MAX, Session, Sessions, Words
 from . import body, places
 from .call import Call, Context
-from .caller_limits import Share, Shares
+from .caller_limits import CallerShare, CallerShares
 from .frames import Heads, take
 from .leadership import LOOK_S, Leadership
 from .node_port import Node
 from .strangers import Strangers
 
 FRAME_MAX = 3 << 20
-FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
+PRE_SERIALIZED_MAX = 32  # Lists of words for one worker that one change may hold, and more.
 HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
 LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
@@ -64,7 +64,7 @@ LEASES, ACKS, STOPS = (
 HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
 
 
-class Said:
+class UnprocessedBytes:
     """Bytes of what workers have said that wait for a change: of each stream, and of all."""
 
     def __init__(self) -> None:
@@ -96,11 +96,11 @@ class WorkStream:
         context: Context,
         welcome: worker_pb2.Welcome,
         streams: Sized = (),
-        said: Said | None = None,
+        said: UnprocessedBytes | None = None,
     ) -> None:
         self.context = context
         # Bytes of frames that were read, on all streams.
-        self.said = said or Said()
+        self.said = said or UnprocessedBytes()
         # All that there are on this node.
         self.streams = streams
         # The number of the only namespace that its worker may speak of; None for all.
@@ -132,20 +132,20 @@ class WorkStream:
         self._drain: str | None = None
         self._redirect: worker_pb2.Redirect | None = None
         # Pieces of words that are on their way into the log, with these words.
-        self._foreseen: dict[int, tuple[Words, list[bytes]]] = {}
+        self._pre_serialized: dict[int, tuple[Words, list[bytes]]] = {}
         # The redirect is said, and nothing comes behind it.
         self._over = False
 
     # What the session tells; see sessions.Deliver.
 
-    def foresee(self, words: Words) -> None:
-        if len(self._foreseen) >= FORESEEN_MAX:
+    def pre_serialize(self, words: Words) -> None:
+        if len(self._pre_serialized) >= PRE_SERIALIZED_MAX:
             # They were never told: their change got lost, or the session went on elsewhere.
-            self._foreseen.clear()
-        self._foreseen[id(words)] = (words, HEADS[type(words[0])].pieces(words))
+            self._pre_serialized.clear()
+        self._pre_serialized[id(words)] = (words, HEADS[type(words[0])].pieces(words))
 
     def _pieces(self, words: Words) -> list[bytes]:
-        _, pieces = self._foreseen.pop(id(words), (words, None))
+        _, pieces = self._pre_serialized.pop(id(words), (words, None))
         if pieces is None:
             return HEADS[type(words[0])].pieces(words) if words else []
         return pieces
@@ -352,7 +352,7 @@ class WorkStream:
         """Leave the session, and let the last frame go; if it does not, drop the call: no status
         can be sent while a message is on its way."""
         session = self.session
-        if session is not None and session.deliver is self:
+        if session is not None and session.sink is self:
             session.close()
         self.ended.cancel()
         if self.writing is not None:
@@ -371,14 +371,14 @@ class Work:
         sessions: Sessions,
         leadership: Leadership,
         admit: Callable[[Call, Message], None],
-        shares: Shares,
+        shares: CallerShares,
         strangers: Strangers,
     ) -> None:
         self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
         self.shares, self.strangers = shares, strangers
         # The one that was looked at longest ago is first.
         self.streams: OrderedDict[WorkStream, None] = OrderedDict()
-        self.said = Said()
+        self.said = UnprocessedBytes()
 
     async def talk(self, call: Call, requests: object) -> None:
         """Serve a stream."""
@@ -473,7 +473,7 @@ def welcome(sessions: Sessions) -> worker_pb2.Welcome:
 
 
 async def said_first(
-    context: Context, share: Share, caller: str, heard: Heard
+    context: Context, share: CallerShare, caller: str, heard: Heard
 ) -> worker_pb2.WorkRequest:
     """The first frame, with the hello; what waits to be parsed counts for its caller."""
     try:

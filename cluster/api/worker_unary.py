@@ -25,11 +25,11 @@ from ..node import refusals
 from ..node.worker_sessions import Session, Words
 from . import places
 from .call import Call
-from .caller_limits import Share
+from .caller_limits import CallerShare
 from .lasting import Lasting
 from .node_port import Node
 from .turns import Turns
-from .unary import Own
+from .unary import OwnCall
 from .worker_stream import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
@@ -60,7 +60,7 @@ class Poll:
         # A grant has looked at its offer.
         self._looked = asyncio.Event()
 
-    def foresee(self, words: Words) -> None:
+    def pre_serialize(self, words: Words) -> None:
         """The answer is made when all is there."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
@@ -107,12 +107,12 @@ class Poll:
 class WorkerCalls:
     """The unary calls of the worker service that are no rules."""
 
-    def __init__(self, node: Node, waits: Share, lasting: Lasting) -> None:
+    def __init__(self, node: Node, waits: CallerShare, lasting: Lasting) -> None:
         self.node, self.waits, self.lasting = node, waits, lasting
         # Of workers that call for leases.
         self._turns = Turns()
 
-    def calls(self) -> Mapping[str, Own]:
+    def calls(self) -> Mapping[str, OwnCall]:
         return {
             "WorkerService/Lease": self.lease,
             "WorkerService/Heartbeat": self.heartbeat,
@@ -292,7 +292,7 @@ class WorkerCalls:
 
         def show(worker: str) -> worker_pb2.Worker | None:
             session = sessions[worker]
-            if request.namespace and request.namespace not in session.fit[0]:
+            if request.namespace and request.namespace not in session.kind[0]:
                 return None
             return self._worker(session) if fits(session, terms) else None
 
@@ -302,7 +302,7 @@ class WorkerCalls:
 
     def _worker(self, session: Session) -> worker_pb2.Worker:
         sessions, hello = self.node.sessions, session.hello
-        namespaces, queues, _, _ = session.fit
+        namespaces, queues, _, _ = session.kind
         worker = worker_pb2.Worker(
             worker=session.worker, namespaces=namespaces, queues=queues, labels=dict(hello.labels),
             handlers=hello.handlers, slots=hello.slots, leased=self._held(session.worker),
@@ -341,7 +341,7 @@ def fits(session: Session, terms: list[filters.Term]) -> bool:
     """Whether a filter lets a session pass; one of its queues is enough."""
     for term in terms:
         if term.field == "queue":
-            values = [{"queue": queue} for queue in session.fit[1]]
+            values = [{"queue": queue} for queue in session.kind[1]]
         elif term.field == "draining":
             values = [{"draining": "true" if session.draining else "false"}]
         else:

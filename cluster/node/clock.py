@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .peer_info import Acquaintances
+from .peer_info import PeerDirectory
 
 ALONE = 3.0  # Seconds after which no more voters need to agree than speak against.
 FOLLOWED_MS = 250  # What a time server may move a clock by between two looks at it.
@@ -37,7 +37,7 @@ class SteadyClock:
         self.trust()
         return wall
 
-    def look(self, known: Acquaintances, voters: Iterable[str], most_ms: int) -> int:
+    def look(self, known: PeerDirectory, voters: Iterable[str], most_ms: int) -> int:
         """Compare with the other nodes; return how far this clock is from a majority of theirs,
         or 0 if it is near enough to go by."""
         voters = list(voters)

@@ -8,7 +8,7 @@ from ...proto.v1 import dead_letter_pb2, job_pb2
 from ...statemachine.calls import imports
 from ...statemachine.core.rejection import Rejection
 from ...statemachine.model.request import Imported, ImportSome, Letters
-from .pending import Part
+from .pending import PendingRequest
 
 OF_LETTERS = (
     dead_letter_pb2.RequeueDeadLettersRequest, dead_letter_pb2.PurgeDeadLettersRequest,
@@ -17,7 +17,7 @@ OF_LETTERS = (
 DIVIDED = (job_pb2.ImportJobsRequest, *OF_LETTERS)
 
 
-def divide(part: Part, go_on: Callable[[Part, object], None]) -> None:
+def divide(part: PendingRequest, go_on: Callable[[PendingRequest, object], None]) -> None:
     """Have a call that may be long decided part by part; `go_on` has the rest of it decided."""
     body, answer, unknown = part.body, part.answer, part.unknown
 

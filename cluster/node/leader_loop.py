@@ -44,8 +44,8 @@ from ..raft.port import Reply
 from . import importing, refusals
 from .applier import Applied
 from .loop_steps import LoopSteps
-from .pending import Part
-from .time_shares import OTHERS, Haste, Kind, Shares, kind_of
+from .pending import PendingRequest
+from .time_shares import OTHERS, Haste, TimeShares, WorkKind, kind_of
 from .troubles import Troubles
 from .worker_sessions import Sessions
 
@@ -66,7 +66,7 @@ QUICK_S = 0.003
 WAIT_LEAST_MS = 3
 WAIT_S = 0.020
 AGAIN_MS = 5  # After which a change that consensus did not take is tried again.
-CROWD = 4  # Calls in a change above which there are many.
+BATCHING_THRESHOLD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
 
@@ -80,7 +80,7 @@ class Consensus(Protocol):
 
 
 @dataclass(slots=True)
-class Done:
+class LoopTotals:
     """Figures, counted from the start of the process."""
 
     changes: int = 0
@@ -92,24 +92,24 @@ class Done:
 
 
 @dataclass(slots=True)
-class Waiting:
+class CallQueue:
     """Calls that wait for a change, first come first served."""
 
-    line: deque[Part] = field(default_factory=deque)
+    line: deque[PendingRequest] = field(default_factory=deque)
     items: int = 0
     bytes: int = 0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PendingRequest) -> None:
         self.line.append(part)
         self.items += part.items
         self.bytes += part.size
 
-    def add_first(self, part: Part) -> None:
+    def add_first(self, part: PendingRequest) -> None:
         self.line.appendleft(part)
         self.items += part.items
         self.bytes += part.size
 
-    def pop(self) -> Part:
+    def pop(self) -> PendingRequest:
         part = self.line.popleft()
         self.items -= part.items
         self.bytes -= part.size
@@ -117,7 +117,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodeHealth:
     """What only the node of the leader sees, for alerts."""
 
     # A node of the cluster can be lost.
@@ -160,25 +160,25 @@ class Leader:
         self.clock_is_sure = True
         # It goes on only when somebody moves it, who then calls `step`.
         self.clock_stands_still = False
-        self.done = Done()
-        self._waiting = Waiting()
+        self.done = LoopTotals()
+        self._waiting = CallQueue()
         # Parts that the last change had no room for: they come first of their kind.
-        self._carried: deque[Part] = deque()
+        self._carried: deque[PendingRequest] = deque()
         # Something failed in the last decision, so what it left behind is decided carefully too.
         self._careful = False
         # What failed while this node led.
         self.troubles = Troubles(name, now_ms, seconds)
         # The cluster's own alerts, if they are to be made.
-        self._made: Part | None = None
+        self._made: PendingRequest | None = None
         # What comes next of looking at the alerts.
-        self._look: Part | None = None
+        self._look: PendingRequest | None = None
         self._looking = False
         # What an earlier term left in flight may be answered later than this.
         self._turn = object()
         self._busy = False
         self._recall = Recall()
         # What is on its way, and will be answered so.
-        self._under_way: list[tuple[Part, object]] = []
+        self._under_way: list[tuple[PendingRequest, object]] = []
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
         # The last one was without what others ask for, to be quick; or it held some of that. How
@@ -187,7 +187,7 @@ class Leader:
         self._others_s = self._lasts_s = 0.0
         self._held_others = False
         # How many calls went into it.
-        self._crowd = 0
+        self._calls_in_change = 0
         self._next_timer_ms: int | None = None
         # Of what falls due behind what is left over from a herd.
         self._next_other_ms: int | None = None
@@ -212,7 +212,7 @@ class Leader:
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
         self._look_for_timers()
         self._next_allowance_ms = None
-        self.sessions.poke()
+        self.sessions.wake()
 
     def lost(self) -> None:
         """It does not any more. What is under way is answered by consensus; the rest is here."""
@@ -234,7 +234,7 @@ class Leader:
         actor: str,
         answer: Callable[[object], None],
         unknown: Callable[[], None],
-    ) -> Part:
+    ) -> PendingRequest:
         """Have a request decided. Exactly one of the two is called, once; or this raises Refused.
 
         Whoever waits no longer sets `part.withdrawn`.
@@ -248,14 +248,14 @@ class Leader:
             raise refusals.backlog_full(
                 f"{waiting.items} requests of {waiting.bytes} bytes wait for {self.name} already"
             )
-        part = Part(body, answer, unknown, actor, items, size, asked=True, sure=True)
+        part = PendingRequest(body, answer, unknown, actor, items, size, asked=True, sure=True)
         if isinstance(body, importing.DIVIDED):
             importing.divide(part, self._go_on)
         waiting.add(part)
-        self.sessions.poke()
+        self.sessions.wake()
         return part
 
-    def _go_on(self, part: Part, rest: object) -> None:
+    def _go_on(self, part: PendingRequest, rest: object) -> None:
         """Some of what a call asked for is done; the rest comes first in the next change."""
         if self.leading:
             part.body = rest
@@ -263,14 +263,14 @@ class Leader:
         else:
             part.unknown()
 
-    def watch(self, seen: Seen) -> None:
+    def watch(self, seen: NodeHealth) -> None:
         """Look at the alerts, with what only this node sees. To be called now and then."""
         first = next(self.applied.store.scan(keys.ALERT, keys.after(keys.ALERT)), None)
         if self.leading and not self._looking and first is not None:
             self._looking = True
             self._look_at(b"", seen)
 
-    def _look_at(self, after: bytes, seen: Seen) -> None:
+    def _look_at(self, after: bytes, seen: NodeHealth) -> None:
         def answer(observed: object) -> None:
             if isinstance(observed, Observed) and observed.after:
                 self._look_at(observed.after, seen)
@@ -282,20 +282,24 @@ class Leader:
             step_ms=self.steps.recent_ms(), leader_changes=seen.leader_changes,
             set_aside=self.troubles.recent(), differ=seen.differ,
         )  # fmt: skip
-        self._look = Part(body, answer, _nobody, items=ALERTS)
-        self.sessions.poke()
+        self._look = PendingRequest(body, answer, _nobody, items=ALERTS)
+        self.sessions.wake()
 
     def make_alerts(self) -> None:
         """Have the cluster's own alerts made, if they were not yet."""
         if self.leading and own_alerts.wanted(self.applied.meta.alerts_made):
-            self._made = Part(MakeAlerts(), _nothing, _nobody)
-            self.sessions.poke()
+            self._made = PendingRequest(MakeAlerts(), _nothing, _nobody)
+            self.sessions.wake()
 
     @property
-    def hurries(self) -> bool:
+    def is_urgent(self) -> bool:
         """A few callers wait for an answer, and nothing stands in the way of giving it. When there
         are many, a change that begins at once finds fewer of them each time."""
-        return bool(self._waiting.line) and not self._busy and self._crowd <= CROWD
+        return (
+            bool(self._waiting.line)
+            and not self._busy
+            and self._calls_in_change <= BATCHING_THRESHOLD
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -331,7 +335,7 @@ class Leader:
         self.steps.end("prepare", began)
         under_way, self._under_way = self._under_way, []
         for part, reply in under_way:
-            part.foresee(reply)
+            part.pre_serialize(reply)
 
     def next_ms(self) -> int | None:
         """When `step` is to be called at the latest, on the clock of `now_ms`."""
@@ -372,11 +376,11 @@ class Leader:
             self._next_other_ms = timers.next_due_ms(store, meta, self._fresh_from)
         self._next_later_ms = timers.next_later_ms(store, meta)
 
-    def _gather(self) -> list[Part]:
+    def _gather(self) -> list[PendingRequest]:
         """Completions first, since they free capacity; each kind is bounded, so none starves."""
         carried, self._carried = list(self._carried), deque()
-        parts = [part for part in carried if kind_of(part) is Kind.WORDS]
-        grant = next((part for part in carried if kind_of(part) is Kind.GRANT), None)
+        parts = [part for part in carried if kind_of(part) is WorkKind.WORDS]
+        grant = next((part for part in carried if kind_of(part) is WorkKind.GRANT), None)
         if not parts:
             parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
         now_ms = -1 if self.skew_ms else self.now_ms()
@@ -393,7 +397,7 @@ class Leader:
                 self._next_allowance_ms = None
         return parts if grant is None else [*parts, grant]
 
-    def _gather_others(self, carried: list[Part], now_ms: int) -> list[Part]:
+    def _gather_others(self, carried: list[PendingRequest], now_ms: int) -> list[PendingRequest]:
         """What neither frees what others wait for nor is due. If it lasts long, somebody who is due
         now goes ahead of it, in a change without it; the next one has it again."""
         other_ms, went_ahead = self._next_other_ms, self._goes_ahead
@@ -402,52 +406,54 @@ class Leader:
         if self._goes_ahead:
             self._carried.extend(carried)
             return []
-        hellos = [part for part in carried if kind_of(part) is Kind.HELLOS]
+        hellos = [part for part in carried if kind_of(part) is WorkKind.HELLOS]
         parts = hellos or self.sessions.hellos(CHANGE_ITEMS)
         parts += self._calls()
         if self._next_later_ms is not None and self._next_later_ms <= now_ms:
             parts.append(
-                Part(FireTimers(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS)
+                PendingRequest(
+                    FireTimers(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS
+                )
             )
-        parts += [part for part in carried if kind_of(part) is Kind.LATER]
+        parts += [part for part in carried if kind_of(part) is WorkKind.LATER]
         return parts + self._looks()
 
-    def _ring(self) -> Part:
+    def _ring(self) -> PendingRequest:
         """What is due goes on where the last one ended."""
 
         def answer(rung: object) -> None:
             self._fresh_from = rung.fresh_from if isinstance(rung, WorkDone) else b""
 
         body = FireTimers(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
-        return Part(body, answer, _nobody, items=CHANGE_ITEMS)
+        return PendingRequest(body, answer, _nobody, items=CHANGE_ITEMS)
 
-    def _looks(self) -> list[Part]:
+    def _looks(self) -> list[PendingRequest]:
         """The cluster's own work with alerts."""
         parts = [part for part in (self._look, self._made) if part is not None]
         self._look = self._made = None
         return parts
 
-    def _shares(self, parts: list[Part]) -> list[Share | None]:
+    def _shares(self, parts: list[PendingRequest]) -> list[Share | None]:
         """The time that each part has, with the others of its kind."""
         if self.new_budget is not None:
-            of = {kind: Share(self.new_budget) for kind in Kind}.__getitem__
+            of = {kind: Share(self.new_budget) for kind in WorkKind}.__getitem__
         else:
             other_ms = self._next_other_ms
             left_s = inf if other_ms is None else (other_ms - self.now_ms()) / 1000
-            of = Shares(self.seconds, self._haste(parts), left_s).of
+            of = TimeShares(self.seconds, self._haste(parts), left_s).of
         return [of(kind_of(part)) for part in parts]
 
-    def _haste(self, parts: list[Part]) -> Haste:
+    def _haste(self, parts: list[PendingRequest]) -> Haste:
         near_ms = self.now_ms() + NEAR_MS
         if self._next_other_ms is not None and self._next_other_ms <= near_ms:
             return Haste.OTHERS
         is_due = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
-        if is_due or any(kind_of(part) is Kind.WORDS for part in parts):
+        if is_due or any(kind_of(part) is WorkKind.WORDS for part in parts):
             return Haste.HERD
         return Haste.NOBODY
 
-    def _calls(self) -> list[Part]:
-        parts: list[Part] = []
+    def _calls(self) -> list[PendingRequest]:
+        parts: list[PendingRequest] = []
         items = size = 0
         line = self._waiting.line
         while line and items < CALLS_ITEMS and (not parts or size + line[0].size <= CALLS_SIZE):
@@ -458,9 +464,9 @@ class Leader:
                 size += part.size
         return parts
 
-    def _decide(self, parts: list[Part]) -> None:
+    def _decide(self, parts: list[PendingRequest]) -> None:
         began = self.began_at = self.seconds()
-        self._crowd = sum(part.asked for part in parts)
+        self._calls_in_change = sum(part.asked for part in parts)
         # The state's time never goes back, so a clock that is wrong must not move it.
         view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
         if self.lacking:
@@ -498,8 +504,8 @@ class Leader:
         return budget.until(self.seconds, self.seconds() + DECIDE_SECONDS)
 
     def _keep_left(
-        self, parts: list[Part], replies: list[object]
-    ) -> tuple[list[Part], list[object]]:
+        self, parts: list[PendingRequest], replies: list[object]
+    ) -> tuple[list[PendingRequest], list[object]]:
         """Those that were decided, with their replies. The others come first in the next change,
         each among its kind; timers are found in the state."""
         if len(replies) == len(parts) and all(reply is not LEFT for reply in replies):
@@ -517,7 +523,12 @@ class Leader:
         return [part for part, _ in both], [reply for _, reply in both]
 
     def _replicate(
-        self, parts: list[Part], replies: list[object], view: View, decision: Decision, at: float
+        self,
+        parts: list[PendingRequest],
+        replies: list[object],
+        view: View,
+        decision: Decision,
+        at: float,
     ) -> None:
         """Answer once the change is applied; or, without one, once it is sure that this node led
         when it was decided."""
@@ -540,7 +551,7 @@ class Leader:
                 # Not before: what was said leaves before the next change is decided.
                 self._busy = False
             # Whatever the answers set off comes into the next change.
-            self.sessions.poke()
+            self.sessions.wake()
 
         def tell() -> None:
             began = self.seconds()
@@ -568,7 +579,7 @@ class Leader:
             self._busy = False
             self._turned_down(parts, str(refused))
 
-    def _turned_down(self, parts: list[Part], why: str) -> None:
+    def _turned_down(self, parts: list[PendingRequest], why: str) -> None:
         """Consensus took nothing: leadership is being handed over, or the disk is full. Callers may
         go elsewhere; what is the loop's own waits, since this node may lead on."""
         own = [part for part in parts if not part.asked]
@@ -579,9 +590,9 @@ class Leader:
             if part.asked:
                 part.answer(refusals.not_now(self.name, why).rejection)
         if own:
-            self.sessions.poke()
+            self.sessions.wake()
 
-    def _failed(self, parts: list[Part], error: Exception) -> None:
+    def _failed(self, parts: list[PendingRequest], error: Exception) -> None:
         """Not even the careful way went well. Whoever asked is told; what is the loop's own comes
         again by itself, since the state still wants it."""
         self._busy = False
@@ -592,9 +603,9 @@ class Leader:
                 self._answer(part, piecewise.failed(name, error))
             else:
                 part.unknown()
-        self.sessions.poke()
+        self.sessions.wake()
 
-    def _answer(self, part: Part, reply: object) -> None:
+    def _answer(self, part: PendingRequest, reply: object) -> None:
         """Whoever waits for it is told. What fails there is its own, and keeps nobody else."""
         try:
             part.answer(reply)

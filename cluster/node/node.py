@@ -42,14 +42,14 @@ from .applier import RENEWING, Replica
 from .bootstrap_token import BOOTSTRAP, Bootstrap, used_by
 from .clock import SteadyClock
 from .elections import Elections
-from .leader_loop import Leader, Seen
+from .leader_loop import Leader, NodeHealth
 from .loop_steps import LoopSteps
-from .peer_info import About, Acquaintances
+from .peer_info import NodeInfo, PeerDirectory
 from .preload import Ahead
 from .readers import Readers
 from .removal import note_removal
 from .scrub import Background, Pace, Scrub, set_stop_mark, take_stop_mark
-from .virtual_time import Journey, VirtualClock
+from .virtual_time import VirtualClock, VirtualTimeDriver
 from .worker_sessions import Sessions
 
 logger = logging.getLogger(__name__)
@@ -66,12 +66,14 @@ REPLACED = (
 )
 STALE_MAX = 10.0  # Seconds without a word from a leader that are a problem of the cluster.
 STALE_READ_MAX = 86_400.0  # Seconds; no stale read is answered from an older state.
-HEARD_MAX = 1.0  # Seconds without a word from a majority after which there may be none.
-TICK = 1.0  # How often nodes tell each other of themselves.
-HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
-PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader hurries.
+# Seconds without a message of a majority after which there may be none.
+MAJORITY_CONTACT_TIMEOUT = 1.0
+GOSSIP_INTERVAL = 1.0  # How often nodes tell each other of themselves.
+FAST_GOSSIP_INTERVAL = 0.1  # The same, while somebody has not heard from all it is linked to.
+# Seconds between the beginnings of two changes, unless somebody waits for the next one.
+MIN_CHANGE_INTERVAL = 0.005
 # A leader without a word from a majority for so long may be one no more, and moves no time.
-HEARD = 0.5
+LEADER_CONTACT_TIMEOUT = 0.5
 # A state that is ahead of the clocks by more was moved by clocks that were wrong.
 AHEAD_MS = 5_000
 
@@ -135,12 +137,12 @@ class Node:
     term_began_ms = 0
     # Until when the certificates of its doors are valid, in seconds since 1970.
     expiries: Mapping[str, float] = MappingProxyType({})
-    _poked = False
-    _paced: asyncio.TimerHandle | None = None
+    _is_awake = False
+    _delayed_turn: asyncio.TimerHandle | None = None
     _timer: asyncio.TimerHandle | None = None
     _ticker: asyncio.TimerHandle | None = None
     _handing_over: asyncio.Task[bool] | None = None
-    _journey: Journey | None = None
+    _time_driver: VirtualTimeDriver | None = None
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec, self.name = spec, spec.name
@@ -186,7 +188,7 @@ class Node:
             damage.forget(spec.folder)
         self.clock = spec.virtual or SteadyClock(spec.wall_ms, spec.seconds)
         self.sessions = Sessions(
-            lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
+            lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._wake, spec.heartbeat_ms
         )
         self.leader = Leader(
             spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds,
@@ -197,15 +199,17 @@ class Node:
         self.leader.clock_is_sure = False
         self.leader.clock_stands_still = spec.virtual is not None
         self.sessions.tells_time = spec.virtual is None
-        self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
+        self.known = PeerDirectory(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._ahead = Ahead(self._readers)
         self._moved = asyncio.Event()
-        self._pace = PACE
+        self._min_interval = MIN_CHANGE_INTERVAL
         if spec.virtual is not None:
-            self._pace = 0.0
-            self._journey = Journey(spec.virtual, self.leader, self._poke, self._watch_alerts)
+            self._min_interval = 0.0
+            self._time_driver = VirtualTimeDriver(
+                spec.virtual, self.leader, self._wake, self._watch_alerts
+            )
         self.replica.listeners.append(self._applied)
 
     # Life.
@@ -220,8 +224,8 @@ class Node:
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
         self._background.start(hastes=self.scrub.behind)
-        if self._journey is not None:
-            self._journey.start()
+        if self._time_driver is not None:
+            self._time_driver.start()
 
     async def stop(self) -> None:
         """End in order: nothing is lost by it. Drain and hand over before."""
@@ -230,8 +234,8 @@ class Node:
                 timer.cancel()
         self.steps.stop()
         self._ahead.stop()
-        if self._journey is not None:
-            self._journey.stop()
+        if self._time_driver is not None:
+            self._time_driver.stop()
         if self._handing_over is not None:
             self._handing_over.cancel()
         await self.driver.stop()
@@ -349,7 +353,7 @@ class Node:
             why = f"{snapshot.folder_of(index)}/{name} is not what was written"
             core.snapshots.set_aside(index, faults.Damaged(why))
             core.make_snapshot()
-            self._poke()
+            self._wake()
 
     def _set_aside(self, name: str, why: str) -> None:
         damage.set_aside(self.spec.folder, [f"{STATE}/{name}"], why)
@@ -390,16 +394,16 @@ class Node:
         member = self.driver.core.config.members.get(name)
         if member is not None and member.client:
             return member.client  # It was moved: what the cluster was told counts.
-        about = self.known.abouts.get(name)
+        about = self.known.peer_infos.get(name)
         if about is not None:
             return about.client_address
         listed = self.spec.members.get(name)
         return listed.client if listed is not None else ""
 
     @property
-    def abouts(self) -> dict[str, About]:
+    def peer_infos(self) -> dict[str, NodeInfo]:
         """What the other nodes said of themselves."""
-        return self.known.abouts
+        return self.known.peer_infos
 
     @property
     def needs_token(self) -> bool:
@@ -409,7 +413,7 @@ class Node:
     @property
     def bootstraps(self) -> frozenset[bytes]:
         """Hashes of the secrets that make the first access token."""
-        others = (bytes.fromhex(about.bootstrap) for about in self.abouts.values())
+        others = (bytes.fromhex(about.bootstrap) for about in self.peer_infos.values())
         return frozenset(one for one in (self.bootstrap.digest, *others) if one)
 
     @property
@@ -574,7 +578,7 @@ class Node:
     def too_late(self, seconds: float) -> Refused:
         """Why a read was not answered within its time: a majority that was heard just now is there,
         so the time was too short."""
-        if self.leader_name and self.driver.unheard() < HEARD_MAX:
+        if self.leader_name and self.driver.unheard() < MAJORITY_CONTACT_TIMEOUT:
             return refusals.deadline_passed(self.name, seconds)
         return self.nobody_leads()
 
@@ -624,7 +628,7 @@ class Node:
         self.steps.end("gossip", began)
         if not self.clock.sure:
             self._watch_clock()
-            self._poke()
+            self._wake()
 
     def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
         self.known.applied(meta)
@@ -645,26 +649,26 @@ class Node:
 
     # Turns of the leader's loop.
 
-    def _poke(self) -> None:
+    def _wake(self) -> None:
         """Have the leader's loop look, soon: not before a moment has gone by since the last change
         began, so that under a steady load what belongs together gathers. While a change is on its
         way there is nothing to look for; who answers it comes here again."""
         if self.leader.is_busy:
             return
-        if not self._poked:
-            self._poked = True
-            rest = self.leader.began_at + self._pace - self.spec.seconds()
-            if rest > 0 and not self.leader.hurries:
-                self._paced = self._loop.call_later(rest, self._turn)
+        if not self._is_awake:
+            self._is_awake = True
+            rest = self.leader.began_at + self._min_interval - self.spec.seconds()
+            if rest > 0 and not self.leader.is_urgent:
+                self._delayed_turn = self._loop.call_later(rest, self._turn)
             else:
                 self._loop.call_soon(self._turn)
-        elif self._paced is not None and self.leader.hurries:
-            self._paced.cancel()
-            self._paced = None
+        elif self._delayed_turn is not None and self.leader.is_urgent:
+            self._delayed_turn.cancel()
+            self._delayed_turn = None
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._poked, self._paced = False, None
+        self._is_awake, self._delayed_turn = False, None
         if self.ended.done():
             return
         try:
@@ -675,8 +679,12 @@ class Node:
                 self._watch_clock()
             if self.leader.is_busy:
                 self._loop.call_soon(self._prepare)
-            if self._journey is not None and not self._poked and self.driver.staleness() < HEARD:
-                self._journey.go_on()
+            if (
+                self._time_driver is not None
+                and not self._is_awake
+                and self.driver.staleness() < LEADER_CONTACT_TIMEOUT
+            ):
+                self._time_driver.go_on()
             self._set_timer()
         except Exception as error:
             self.fail(error)
@@ -695,7 +703,7 @@ class Node:
         if next_ms is not None:
             # The clock may be set meanwhile; the ticker looks again each second.
             delay = max(0, next_ms - self.clock.now_ms()) / 1000
-            self._timer = self._loop.call_later(delay, self._poke)
+            self._timer = self._loop.call_later(delay, self._wake)
 
     def introduce(self) -> None:
         """Tell the others of this node: each second, and at once when that changes."""
@@ -721,7 +729,9 @@ class Node:
         # At first a node does not know who belongs, and then it can tell nobody.
         belongs = bool(self.driver.core.config.members)
         met = belongs and self.clock.sure and self.known.all_met(self._linked())
-        self._ticker = self._loop.call_later(TICK if met else HURRY, self._tick)
+        self._ticker = self._loop.call_later(
+            GOSSIP_INTERVAL if met else FAST_GOSSIP_INTERVAL, self._tick
+        )
         try:
             self._watch_files()
             self._elections.look(self.term)
@@ -731,7 +741,7 @@ class Node:
             self._try("looking at the alerts", self._watch_alerts)
         except Exception as error:
             self.fail(error)
-        self._poke()
+        self._wake()
 
     @property
     def ahead_ms(self) -> int:
@@ -764,7 +774,7 @@ class Node:
             voters = [peer for peer in self.status().peers.values() if peer.voter]
             there = sum(peer.connected for peer in voters)
             skews = [abs(about.wall_skew_ms) for about in self.known.fresh().values()]
-            seen = Seen(
+            seen = NodeHealth(
                 margin=there - 1 > len(voters) // 2,
                 skew_ms=max(self.ahead_ms, *skews, 0),
                 leader_changes=self._elections.recent(), differ=bool(self.known.differences()),
@@ -786,7 +796,7 @@ class Node:
         drained = self.draining and any(about.serving for about in self.known.fresh().values())
         if self.leads and (skew_ms or self.known.diverged or drained) and not busy:
             # Somebody whose clock and state are sound should lead, and who serves.
-            self._handing_over = self._loop.create_task(self.hand_over(TICK))
+            self._handing_over = self._loop.create_task(self.hand_over(GOSSIP_INTERVAL))
             self._handing_over.add_done_callback(_look)
 
 

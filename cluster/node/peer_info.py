@@ -26,7 +26,7 @@ FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
 
 
-class About(msgspec.Struct, frozen=True):
+class NodeInfo(msgspec.Struct, frozen=True):
     """One node, in its own words; times and skew as the hearer sees them."""
 
     client_address: str
@@ -56,14 +56,14 @@ class About(msgspec.Struct, frozen=True):
     wall_skew_ms: int = 0
 
 
-class Acquaintances:
+class PeerDirectory:
     """The other nodes, as they told of themselves."""
 
     def __init__(
         self, name: str, replica: Applied, wall_ms: Callable[[], int], seconds: Callable[[], float]
     ) -> None:
         self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
-        self.abouts: dict[str, About] = {}
+        self.peer_infos: dict[str, NodeInfo] = {}
         # Some of them have a secret for the first access token: asked for at each call.
         self.any_bootstrap = False
         # Peers whose state differed from this node's at the same revision.
@@ -87,7 +87,7 @@ class Acquaintances:
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
-            About(
+            NodeInfo(
                 client_address=client_address, version=version, zone_edition=ZONE_EDITION,
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
@@ -101,54 +101,54 @@ class Acquaintances:
     def _zone_names(self) -> tuple[str, ...]:
         """Told to those alone who know others, since it is long."""
         mine = build.zones_digest()
-        differs = any(about.zones not in ("", mine) for about in self.fresh().values())
+        differs = any(info.zones not in ("", mine) for info in self.fresh().values())
         return tuple(sorted(build.zone_names())) if differs else ()
 
     def lacking(self) -> dict[str, str]:
         """Zones that this node knows and somebody who is there does not, with that one's name."""
         found: dict[str, str] = {}
-        for name, about in sorted(self.fresh().items()):
-            if about.zone_names:
-                for zone in build.zone_names() - set(about.zone_names):
+        for name, info in sorted(self.fresh().items()):
+            if info.zone_names:
+                for zone in build.zone_names() - set(info.zone_names):
                     found.setdefault(zone, name)
         return found
 
     def differences(self) -> list[str]:
         """Where those who are there differ from this node, in sentences."""
         found = []
-        for name, about in sorted(self.fresh().items()):
+        for name, info in sorted(self.fresh().items()):
             for what, theirs, mine in (
-                ("the build", about.build, build.build()),
-                ("time zone data", about.zone_edition, ZONE_EDITION),
-                ("the list of time zones", about.zones, build.zones_digest()),
-                ("croniter", about.croniter, build.croniter()),
-                ("feature level", str(about.feature_level), str(FEATURE_LEVEL)),
+                ("the build", info.build, build.build()),
+                ("time zone data", info.zone_edition, ZONE_EDITION),
+                ("the list of time zones", info.zones, build.zones_digest()),
+                ("croniter", info.croniter, build.croniter()),
+                ("feature level", str(info.feature_level), str(FEATURE_LEVEL)),
             ):
                 if theirs and theirs != mine:
                     found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
         return found
 
-    def told(self, peer: str, text: bytes) -> About | None:
+    def told(self, peer: str, text: bytes) -> NodeInfo | None:
         """Take what a peer says of itself; None if it cannot be read."""
         try:
-            said = msgspec.json.decode(text, type=About)
+            said = msgspec.json.decode(text, type=NodeInfo)
         except msgspec.DecodeError as error:
             # A later release may say other things; nothing depends on these words.
             logger.warning("what %s tells of itself cannot be read: %s", peer, error)
             return None
         skew_ms = said.wall_ms - self.wall_ms()
-        about = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
-        self.abouts[peer] = about
-        self.any_bootstrap = any(one.bootstrap for one in self.abouts.values())
+        info = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
+        self.peer_infos[peer] = info
+        self.any_bootstrap = any(one.bootstrap for one in self.peer_infos.values())
         mine = self._fingerprints.get(said.revision)
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)
-        return about
+        return info
 
-    def fresh(self) -> dict[str, About]:
+    def fresh(self) -> dict[str, NodeInfo]:
         """Those who told of themselves lately."""
         since = self.seconds() - FRESH
-        return {name: about for name, about in self.abouts.items() if about.heard_at > since}
+        return {name: info for name, info in self.peer_infos.items() if info.heard_at > since}
 
     def has_met(self, names: Iterable[str]) -> bool:
         """All of them have told of themselves lately."""
@@ -157,16 +157,16 @@ class Acquaintances:
     def all_met(self, names: Iterable[str]) -> bool:
         """And they say the same of those they are linked to."""
         names = list(names)
-        return self.has_met(names) and all(self.abouts[name].met for name in names)
+        return self.has_met(names) and all(self.peer_infos[name].met for name in names)
 
     def skews_ms(self, voters: Iterable[str], now_ms: int) -> list[int]:
         """How far the clocks of the voters that were heard lately are from a clock of this node.
         What they said is counted on to this moment, since this clock may have been set since."""
         now = self.seconds()
         return [
-            about.wall_ms + int((now - about.heard_at) * 1000) - now_ms
+            info.wall_ms + int((now - info.heard_at) * 1000) - now_ms
             for name in voters
-            if (about := self.abouts.get(name)) is not None and now - about.heard_at < FRESH
+            if (info := self.peer_infos.get(name)) is not None and now - info.heard_at < FRESH
         ]
 
     def skew_ms(self, voters: Iterable[str], most_ms: int, now_ms: int) -> int:

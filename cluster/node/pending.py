@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Part:
+class PendingRequest:
     """Exactly one of the two is called, once."""
 
     body: object
@@ -27,4 +27,4 @@ class Part:
     # led when it was decided.
     sure: bool = False
     # Told the reply while it is on its way, so that less is left to do once it holds.
-    foresee: Callable[[object], None] = lambda reply: None
+    pre_serialize: Callable[[object], None] = lambda reply: None

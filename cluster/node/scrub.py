@@ -245,7 +245,7 @@ class Background:
         while not self._stop.wait(wait):
             began = time.monotonic()
             try:
-                self.one_pass(self._pace)
+                self.one_pass(self._min_interval)
             except Stopped:
                 return
             except Exception as error:
@@ -254,6 +254,6 @@ class Background:
             logger.info("all files were read again in %.0f s", time.monotonic() - began)
             wait, self._factor = PAUSE_S + random.uniform(0, SPREAD_S), 1
 
-    def _pace(self, size: int) -> None:
+    def _min_interval(self, size: int) -> None:
         if self._stop.wait(size / (self._factor * self.rate)):
             raise Stopped

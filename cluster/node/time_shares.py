@@ -21,10 +21,10 @@ from enum import Enum, IntEnum, auto
 
 from ...statemachine.core.budget import Budget, Share, until
 from ...statemachine.model.request import FireTimers, Grant, MakeAlerts, Observe, Resume
-from .pending import Part
+from .pending import PendingRequest
 
 
-class Kind(IntEnum):
+class WorkKind(IntEnum):
     """Kinds of work, in the order in which a change does them. Numbers, which hash fast."""
 
     # What workers have said, which frees what others wait for.
@@ -41,13 +41,13 @@ class Kind(IntEnum):
 
 
 # Who waits for nothing that is due, and is waited for by what is.
-OTHERS = (Kind.HELLOS, Kind.CALLS, Kind.LATER)
+OTHERS = (WorkKind.HELLOS, WorkKind.CALLS, WorkKind.LATER)
 UNTIL_DUE = 0.25  # Of the time until somebody is due: what others may fill of it.
 
 
 # Seconds that a kind has in any case; and since the beginning of the change, if those before it
 # took less.
-Times = dict[Kind, tuple[float, float]]
+Times = dict[WorkKind, tuple[float, float]]
 
 
 class Haste(Enum):
@@ -60,59 +60,59 @@ class Haste(Enum):
 
 TIMES: dict[Haste, Times] = {
     Haste.NOBODY: {
-        Kind.WORDS: (0.010, 0.010),
-        Kind.DUE: (0.008, 0.020),
-        Kind.HELLOS: (0.004, 0.020),
-        Kind.CALLS: (0.004, 0.020),
-        Kind.LATER: (0.004, 0.024),
-        Kind.GRANT: (0.008, 0.030),
+        WorkKind.WORDS: (0.010, 0.010),
+        WorkKind.DUE: (0.008, 0.020),
+        WorkKind.HELLOS: (0.004, 0.020),
+        WorkKind.CALLS: (0.004, 0.020),
+        WorkKind.LATER: (0.004, 0.024),
+        WorkKind.GRANT: (0.008, 0.030),
     },
     # A change holds 9 ms of words, of what is due and of leases each.
     Haste.HERD: {
-        Kind.WORDS: (0.010, 0.0),
-        Kind.DUE: (0.008, 0.020),
-        Kind.HELLOS: (0.004, 0.0),
-        Kind.CALLS: (0.004, 0.0),
-        Kind.LATER: (0.004, 0.0),
-        Kind.GRANT: (0.008, 0.030),
+        WorkKind.WORDS: (0.010, 0.0),
+        WorkKind.DUE: (0.008, 0.020),
+        WorkKind.HELLOS: (0.004, 0.0),
+        WorkKind.CALLS: (0.004, 0.0),
+        WorkKind.LATER: (0.004, 0.0),
+        WorkKind.GRANT: (0.008, 0.030),
     },
     Haste.OTHERS: {
-        Kind.WORDS: (0.002, 0.0),
-        Kind.DUE: (0.002, 0.004),
-        Kind.HELLOS: (0.002, 0.004),
-        Kind.CALLS: (0.002, 0.0),
-        Kind.LATER: (0.002, 0.0),
-        Kind.GRANT: (0.002, 0.007),
+        WorkKind.WORDS: (0.002, 0.0),
+        WorkKind.DUE: (0.002, 0.004),
+        WorkKind.HELLOS: (0.002, 0.004),
+        WorkKind.CALLS: (0.002, 0.0),
+        WorkKind.LATER: (0.002, 0.0),
+        WorkKind.GRANT: (0.002, 0.007),
     },
 }
 # What some may write where somebody waits, since a change of many bytes takes long to agree on.
-BYTES: dict[Haste, dict[Kind, int]] = {
+BYTES: dict[Haste, dict[WorkKind, int]] = {
     Haste.NOBODY: {},
-    Haste.HERD: {Kind.CALLS: 256 << 10, Kind.LATER: 256 << 10},
-    Haste.OTHERS: {Kind.CALLS: 128 << 10, Kind.LATER: 128 << 10},
+    Haste.HERD: {WorkKind.CALLS: 256 << 10, WorkKind.LATER: 256 << 10},
+    Haste.OTHERS: {WorkKind.CALLS: 128 << 10, WorkKind.LATER: 128 << 10},
 }
 
 
 # Steps that a kind does, in so many seconds more at most: where the machine gives this process no
 # processor for a while, time goes by and nothing was done.
-LEAST = {Kind.WORDS: 32, Kind.DUE: 32}
+LEAST = {WorkKind.WORDS: 32, WorkKind.DUE: 32}
 LEAST_S = 0.006
 
 
-def kind_of(part: Part) -> Kind:
+def kind_of(part: PendingRequest) -> WorkKind:
     body = part.body
     if part.asked:
-        return Kind.CALLS
+        return WorkKind.CALLS
     if isinstance(body, FireTimers):
-        return Kind.LATER if body.later else Kind.DUE
+        return WorkKind.LATER if body.later else WorkKind.DUE
     if isinstance(body, Grant):
-        return Kind.GRANT
+        return WorkKind.GRANT
     if isinstance(body, Resume):
-        return Kind.HELLOS
-    return Kind.LATER if isinstance(body, MakeAlerts | Observe) else Kind.WORDS
+        return WorkKind.HELLOS
+    return WorkKind.LATER if isinstance(body, MakeAlerts | Observe) else WorkKind.WORDS
 
 
-class Shares:
+class TimeShares:
     """Of one change."""
 
     def __init__(
@@ -125,9 +125,9 @@ class Shares:
             least_s, until_s = TIMES[Haste.OTHERS][kind]
             most_s = TIMES[Haste.NOBODY][kind][1]
             self._times[kind] = least_s, min(most_s, max(until_s, UNTIL_DUE * left_s))
-        self._of: dict[Kind, Share] = {}
+        self._of: dict[WorkKind, Share] = {}
 
-    def of(self, kind: Kind) -> Share:
+    def of(self, kind: WorkKind) -> Share:
         share = self._of.get(kind)
         if share is None:
             new_budget = counted(self._seconds, self._began, *self._times[kind], LEAST.get(kind, 0))

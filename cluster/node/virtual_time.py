@@ -17,7 +17,7 @@ from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import RunRecord, SessionRecord, parse
 from .leader_loop import Leader
-from .peer_info import Acquaintances
+from .peer_info import PeerDirectory
 
 # The file: six signed numbers of 64 bits. What it is; milliseconds since 1970: now, and where to
 # go; how long a handler may hold time up, in real milliseconds; the last request and the last one
@@ -56,7 +56,7 @@ class VirtualClock:
     def now_ms(self) -> int:
         return self._words[NOW]
 
-    def look(self, known: Acquaintances, voters: Iterable[str], most_ms: int) -> int:
+    def look(self, known: PeerDirectory, voters: Iterable[str], most_ms: int) -> int:
         return 0
 
     @property
@@ -83,17 +83,17 @@ class VirtualClock:
         return self._words[ASKED]
 
 
-class Journey:
+class VirtualTimeDriver:
     """What the leader does about it, whenever it has nothing else to do."""
 
     def __init__(
         self,
         clock: VirtualClock,
         leader: Leader,
-        poke: Callable[[], None],
+        wake: Callable[[], None],
         watch_alerts: Callable[[], None],
     ) -> None:
-        self.clock, self._leader, self._poke = clock, leader, poke
+        self.clock, self._leader, self._wake = clock, leader, wake
         self._watch_alerts = watch_alerts
         # Leases whose handlers have held time up for long enough.
         self._given_up: set[Held] = set()
@@ -115,7 +115,7 @@ class Journey:
         """Nobody calls when the file is written to."""
         self._looking = self._loop.call_later(LOOK_S, self._look)
         if self.clock.is_asked:
-            self._poke()
+            self._wake()
 
     def go_on(self) -> None:
         """Nothing is due and nothing under way: wait for handlers, go on, or be there."""
@@ -135,7 +135,7 @@ class Journey:
         next_ms = leader.next_due_ms()
         clock.go_to(until_ms if next_ms is None else min(max(next_ms, now_ms + 1), until_ms))
         self._watch_alerts()
-        self._poke()
+        self._wake()
 
     def _handlers_run(self) -> bool:
         held = set(held_leases(self._leader.applied.store))
@@ -156,7 +156,7 @@ class Journey:
 
     def _lose_patience(self) -> None:
         self._given_up |= self._waited_for
-        self._poke()
+        self._wake()
 
 
 def held_leases(store: Reading) -> Iterator[Held]:

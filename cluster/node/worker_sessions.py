@@ -27,7 +27,7 @@ from ...statemachine.model.request import (
 )
 from ...statemachine.model.workers import Worker
 from .hello import check, take_held
-from .pending import Part
+from .pending import PendingRequest
 from .refusals import backlog_full, session_lost, worker_not_found
 
 SESSIONS_MAX = 20_000
@@ -42,13 +42,13 @@ KINDS = 128  # Kinds of workers that are asked in one grant.
 OFFERED = 64  # Workers of a kind that are asked in one grant.
 T = TypeVar("T")
 Words = Sequence[worker_pb2.Lease] | Sequence[worker_pb2.ResultAck]
-Fit = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], tuple[tuple[str, str], ...]]
+WorkerKind = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], tuple[tuple[str, str], ...]]
 
 
-class Deliver(Protocol):
+class WorkerSink(Protocol):
     """Where words for a worker go. Called on the loop; must neither block nor raise."""
 
-    def foresee(self, words: Words) -> None:
+    def pre_serialize(self, words: Words) -> None:
         """Leases or acks that are on their way into the log. If they get there they are told, and
         are the same object."""
 
@@ -68,10 +68,10 @@ class Deliver(Protocol):
         """The session is gone, or another stream took it over; nothing else will come."""
 
 
-class Silent:
+class NullSink:
     """For a session that nobody is connected to."""
 
-    def foresee(self, words: Words) -> None: ...
+    def pre_serialize(self, words: Words) -> None: ...
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None: ...
     def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None: ...
     def stops(self, stops: Sequence[worker_pb2.Stop]) -> None: ...
@@ -80,7 +80,7 @@ class Silent:
     def lost(self, refusal: Rejection) -> None: ...
 
 
-SILENT = Silent()
+NULL_SINK = NullSink()
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +90,8 @@ class Session:
     sessions: Sessions
     worker: str
     hello: worker_pb2.WorkerHello
-    deliver: Deliver
-    fit: Fit
+    sink: WorkerSink
+    kind: WorkerKind
     connected_ms: int
     heard_ms: int
     credits: int = 0
@@ -170,7 +170,7 @@ class Session:
         self.draining = True
         self.credits = 0
         if not self.in_grant:
-            self.deliver.drain(self.drain_reason)
+            self.sink.drain(self.drain_reason)
 
     def close(self) -> None:
         """Its stream is gone. Credits are void; leases stand until the session lapses."""
@@ -179,7 +179,7 @@ class Session:
             # Nobody is there to be told which leases do not stand.
             self.resume = replace(self.resume, looked=len(self.resume.held))
             self.sessions.greet(self)
-        self.deliver = SILENT
+        self.sink = NULL_SINK
 
     def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
         """What came of its offer."""
@@ -192,9 +192,9 @@ class Session:
         self.in_grant = self.unheard = False
         if self.resume is not None:
             self.sessions.greet(self)
-        self.deliver.leases(leases)
+        self.sink.leases(leases)
         if self.draining:
-            self.deliver.drain(self.drain_reason)
+            self.sink.drain(self.drain_reason)
         elif self.credits:
             self.sessions.offer(self, fresh=False)
 
@@ -212,10 +212,10 @@ class Sessions:
         self,
         clock_ms: Callable[[], int],
         wall_ms: Callable[[], int],
-        poke: Callable[[], None],
+        wake: Callable[[], None],
         heartbeat_ms: int = 2_000,
     ) -> None:
-        self.clock_ms, self.wall_ms, self.poke = clock_ms, wall_ms, poke
+        self.clock_ms, self.wall_ms, self.wake = clock_ms, wall_ms, wake
         # Workers may count on from what the clock says; they cannot if it stands still.
         self.tells_time = True
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
@@ -227,7 +227,7 @@ class Sessions:
         # Those whose hello waits for one, by caller; whose turn it is, is first.
         self._greeting: OrderedDict[str, OrderedDict[Session, None]] = OrderedDict()
         # Those that would take leases, by what fits them.
-        self._offers: dict[Fit, deque[Session]] = {}
+        self._offers: dict[WorkerKind, deque[Session]] = {}
         # Those whose leases are being ended.
         self._lapsing: deque[Session] = deque()
         # Somebody offers who was not asked yet.
@@ -238,7 +238,7 @@ class Sessions:
     # What workers do.
 
     def open(
-        self, hello: worker_pb2.WorkerHello, deliver: Deliver, *, stream: bool, caller: str = ""
+        self, hello: worker_pb2.WorkerHello, sink: WorkerSink, *, stream: bool, caller: str = ""
     ) -> Session:
         """A worker says hello. A session it had goes on; a stream it had is ended.
 
@@ -252,18 +252,18 @@ class Sessions:
             if len(self.by_worker) >= SESSIONS_MAX:
                 raise backlog_full(f"{SESSIONS_MAX} workers are connected already")
             session = Session(
-                self, hello.worker, hello, deliver, fit_of(hello), self.wall_ms(), now_ms
+                self, hello.worker, hello, sink, kind_of_worker(hello), self.wall_ms(), now_ms
             )
             self.by_worker[hello.worker] = session
         else:
             if session.lapsing:
                 raise Refused(session_lost(hello.worker, SILENCE))
-            session.deliver.lost(session_lost(hello.worker, "another stream took it over"))
-            session.hello, session.fit, session.deliver = hello, fit_of(hello), deliver
+            session.sink.lost(session_lost(hello.worker, "another stream took it over"))
+            session.hello, session.kind, session.sink = hello, kind_of_worker(hello), sink
             session.credits, session.unmet = 0, False
         self.heard(session)
         if session.draining:
-            deliver.drain(session.drain_reason)
+            sink.drain(session.drain_reason)
         if stream:
             session.resume, session.caller = Resume(session.worker, held, WORDS), caller
             session.unheard = session.in_grant
@@ -285,28 +285,28 @@ class Sessions:
     def offer(self, session: Session, *, fresh: bool = True) -> None:
         """It has credits. Whoever is in line already keeps its place."""
         if not session.in_line and not session.in_grant:
-            self._offers.setdefault(session.fit, deque()).append(session)
+            self._offers.setdefault(session.kind, deque()).append(session)
             session.in_line = True
         if fresh:
             self.fresh = True
-            self.poke()
+            self.wake()
 
     def speak(self, session: Session) -> None:
         self._speaking[session] = None
-        self.poke()
+        self.wake()
 
     def greet(self, session: Session) -> None:
         self._greeting.setdefault(session.caller, OrderedDict())[session] = None
-        self.poke()
+        self.wake()
 
     # What the leader's loop asks.
 
-    def words(self, most: int) -> list[Part]:
+    def words(self, most: int) -> list[PendingRequest]:
         """What workers have said, at most so many words, each worker in turn.
 
         How an attempt ended comes behind all else that was said of it: it would be too late then.
         """
-        parts: list[Part] = []
+        parts: list[PendingRequest] = []
         while most > 0 and self._speaking:
             session, _ = self._speaking.popitem(last=False)
             if session.resume is not None:
@@ -327,10 +327,10 @@ class Sessions:
                 self._speaking[session] = None
         return parts
 
-    def hellos(self, most: int) -> list[Part]:
+    def hellos(self, most: int) -> list[PendingRequest]:
         """What workers hold, at most so many leases, each caller in turn. One that is being granted
         leases waits for them: it does not list them, so they are to end."""
-        parts: list[Part] = []
+        parts: list[PendingRequest] = []
         while most > 0 and self._greeting:
             caller, line = self._greeting.popitem(last=False)
             session, _ = line.popitem(last=False)
@@ -342,7 +342,7 @@ class Sessions:
             most -= parts[-1].items
         return parts
 
-    def lapses(self, most: int) -> list[Part]:
+    def lapses(self, most: int) -> list[PendingRequest]:
         """Sessions that were silent for too long, at most so many."""
         silent_ms = self.clock_ms() - self.lapse_ms
         while self._heard and len(self._lapsing) < most:
@@ -361,7 +361,7 @@ class Sessions:
         first = next(iter(self._heard), None)
         return None if first is None else first.heard_ms + self.lapse_ms
 
-    def grant(self, most: int, *, anew: bool = True) -> Part | None:
+    def grant(self, most: int, *, anew: bool = True) -> PendingRequest | None:
         """Offer what workers would take; None when there is nobody. Of very many kinds of workers
         some are asked at a time, each in turn, until all were asked since `anew`: something may
         have become ready."""
@@ -369,12 +369,12 @@ class Sessions:
             self._unasked = len(self._offers)
         self.fresh = False
         chosen = []
-        for fit in list(islice(self._offers, KINDS)):
-            line = self._offers.pop(fit)
-            chosen += self._choose(fit, line, most)
+        for kind in list(islice(self._offers, KINDS)):
+            line = self._offers.pop(kind)
+            chosen += self._choose(kind, line, most)
             if line:
                 # Behind all others.
-                self._offers[fit] = line
+                self._offers[kind] = line
             self._unasked -= 1
         if not chosen:
             self._unasked = 0
@@ -397,13 +397,13 @@ class Sessions:
                 if session.resume is not None:
                     self.greet(session)
 
-        def foresee(granted: object) -> None:
+        def pre_serialize(granted: object) -> None:
             assert isinstance(granted, list)
             for session, leases in zip(chosen, granted, strict=True):
                 if leases:
-                    session.deliver.foresee(leases)
+                    session.sink.pre_serialize(leases)
 
-        return Part(Grant(offers, most), answer, unknown, foresee=foresee)
+        return PendingRequest(Grant(offers, most), answer, unknown, pre_serialize=pre_serialize)
 
     def takeover(self, workers: Iterable[str]) -> None:
         """This node leads: give all who hold leases a full period to be heard.
@@ -415,8 +415,8 @@ class Sessions:
         for worker in crowd:
             hello = worker_pb2.WorkerHello(worker=worker)
             session = Session(
-                self, worker, hello, SILENT, fit_of(hello), self.wall_ms(), self.clock_ms(),
-                unmet=True,
+                self, worker, hello, NULL_SINK, kind_of_worker(hello), self.wall_ms(),
+                self.clock_ms(), unmet=True,
             )  # fmt: skip
             self.by_worker[worker] = session
             self.heard(session, from_ms)
@@ -424,7 +424,7 @@ class Sessions:
     def dismiss(self, leader: str, reason: str) -> None:
         """This node leads no more."""
         for session in self.by_worker.values():
-            session.deliver.redirect(leader, reason)
+            session.sink.redirect(leader, reason)
         self.by_worker.clear()
         self._heard.clear()
         self._speaking.clear()
@@ -437,21 +437,21 @@ class Sessions:
         for worker, stop in stops:
             session = self.by_worker.get(worker)
             if session is not None:
-                session.deliver.stops([stop])
+                session.sink.stops([stop])
 
     def present(self) -> int:
         """How many workers are connected."""
-        return sum(session.deliver is not SILENT for session in self.by_worker.values())
+        return sum(session.sink is not NULL_SINK for session in self.by_worker.values())
 
     def workers(self) -> list[Worker]:
         """As reads want them."""
         return [
             Worker(_offer(session), session.hello.slots)
             for session in self.by_worker.values()
-            if session.deliver is not SILENT
+            if session.sink is not NULL_SINK
         ]
 
-    def _choose(self, fit: Fit, line: deque[Session], most: int) -> list[Session]:
+    def _choose(self, kind: WorkerKind, line: deque[Session], most: int) -> list[Session]:
         """Some sessions of a line, first come first served; who has no credits leaves it."""
         chosen: list[Session] = []
         while line and len(chosen) < OFFERED and most > 0:
@@ -463,7 +463,7 @@ class Sessions:
                 or self.by_worker.get(session.worker) is not session
             ):
                 continue
-            if session.fit != fit:
+            if session.kind != kind:
                 # It said another hello since it came into this line.
                 self.offer(session)
             elif session.credits:
@@ -472,11 +472,11 @@ class Sessions:
                 chosen.append(session)
         return chosen
 
-    def _resume(self, session: Session, request: Resume) -> Part:
+    def _resume(self, session: Session, request: Resume) -> PendingRequest:
         def answer(resumed: object) -> None:
             assert isinstance(resumed, Resumed)
             if resumed.stops:
-                session.deliver.stops(resumed.stops)
+                session.sink.stops(resumed.stops)
             if session.resume is not request:
                 # A newer hello has its own answer to come.
                 return
@@ -490,9 +490,9 @@ class Sessions:
                 self.offer(session)
 
         items = min(max(1, len(request.held) - request.looked), WORDS)
-        return Part(request, answer, _sent_again, items=items, sure=True)
+        return PendingRequest(request, answer, _sent_again, items=items, sure=True)
 
-    def _lapse(self, session: Session) -> Part:
+    def _lapse(self, session: Session) -> PendingRequest:
         def answer(rung: object) -> None:
             assert isinstance(rung, WorkDone)
             if self.by_worker.get(session.worker) is not session:
@@ -500,18 +500,18 @@ class Sessions:
                 return
             if rung.more:
                 self._lapsing.append(session)
-                self.poke()
+                self.wake()
             else:
                 del self.by_worker[session.worker]
-                session.deliver.lost(session_lost(session.worker, SILENCE))
+                session.sink.lost(session_lost(session.worker, SILENCE))
 
         def unknown() -> None:
             """Whoever leads next gives it a full period of its own."""
 
-        return Part(Lapse(session.worker, WORDS), answer, unknown, items=WORDS)
+        return PendingRequest(Lapse(session.worker, WORDS), answer, unknown, items=WORDS)
 
 
-def fit_of(hello: worker_pb2.WorkerHello) -> Fit:
+def kind_of_worker(hello: worker_pb2.WorkerHello) -> WorkerKind:
     """What decides which runs a worker can take; empty lists stand for the contract's defaults."""
     return (
         tuple(hello.namespaces) or ("default",),
@@ -522,7 +522,7 @@ def fit_of(hello: worker_pb2.WorkerHello) -> Fit:
 
 
 def _offer(session: Session) -> Offer:
-    namespaces, queues, handlers, labels = session.fit
+    namespaces, queues, handlers, labels = session.kind
     return Offer(
         session.worker, session.credits, namespaces, queues, handlers, dict(labels),
         session.request,
@@ -533,27 +533,27 @@ def _used_up(offer: Offer, leases: Sequence[worker_pb2.Lease]) -> bool:
     return len(leases) == offer.credits
 
 
-def _report(session: Session, results: tuple[worker_pb2.Result, ...]) -> Part:
+def _report(session: Session, results: tuple[worker_pb2.Result, ...]) -> PendingRequest:
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
-        session.deliver.acks(acks)
+        session.sink.acks(acks)
         if len(acks) < len(results):
             # The change was full.
             session.results.extendleft(reversed(results[len(acks) :]))
             session.sessions.speak(session)
 
-    def foresee(acks: object) -> None:
+    def pre_serialize(acks: object) -> None:
         assert isinstance(acks, list)
         if acks:
-            session.deliver.foresee(acks)
+            session.sink.pre_serialize(acks)
 
-    return Part(
+    return PendingRequest(
         Report(session.worker, results), answer, _sent_again, items=len(results), sure=True,
-        foresee=foresee,
+        pre_serialize=pre_serialize,
     )  # fmt: skip
 
 
-def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Part:
+def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> PendingRequest:
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
         run_of = {note.token: note.run for note in notes}
@@ -563,14 +563,16 @@ def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Par
             if ack.reason
         ]
         if stops:
-            session.deliver.stops(stops)
+            session.sink.stops(stops)
         if len(acks) < len(notes):
             session.note_again(notes[len(acks) :])
 
-    return Part(Note(session.worker, notes), answer, _sent_again, items=len(notes), sure=True)
+    return PendingRequest(
+        Note(session.worker, notes), answer, _sent_again, items=len(notes), sure=True
+    )
 
 
-def _extension(session: Session, request: worker_pb2.ExtendRequest) -> Part:
+def _extension(session: Session, request: worker_pb2.ExtendRequest) -> PendingRequest:
     def answer(reply: object) -> None:
         ack = worker_pb2.ResultAck(token=request.token, subject=EXTENSION)
         if isinstance(reply, Rejection):
@@ -579,9 +581,9 @@ def _extension(session: Session, request: worker_pb2.ExtendRequest) -> Part:
             assert isinstance(reply, worker_pb2.ExtendResponse)
             if reply.HasField("deadline"):
                 ack.deadline.CopyFrom(reply.deadline)
-        session.deliver.acks([ack])
+        session.sink.acks([ack])
 
-    return Part(request, answer, _sent_again, sure=True)
+    return PendingRequest(request, answer, _sent_again, sure=True)
 
 
 def _sent_again() -> None:

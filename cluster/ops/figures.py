@@ -89,7 +89,9 @@ class NodeFigures:
             family.add_metric(fate, many)
         yield family
         yield one("broken_jobs", "Jobs that were set aside.", set_aside.count(node.replica.store))
-        skews: Rows = {(name,): about.wall_skew_ms / 1000 for name, about in node.abouts.items()}
+        skews: Rows = {
+            (name,): about.wall_skew_ms / 1000 for name, about in node.peer_infos.items()
+        }
         yield gauge("member_clock_skew_seconds", "Its clock less this one.", skews, "member")
 
     def _disk(self) -> Iterator[Metric]:

@@ -24,7 +24,7 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import Change, MetaRecord, RunRecord, parse
 from ..node.applier import Applied
-from ..node.leader_loop import Done, Leader
+from ..node.leader_loop import Leader, LoopTotals
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -130,7 +130,7 @@ class Metrics:
         if late:
             self.lateness.add_all(late, len(leased) * len(late) // len(sample))
 
-    def _time(self, done: Done) -> None:
+    def _time(self, done: LoopTotals) -> None:
         """The loop keeps sums, and one change is in flight at a time: so what was added since the
         last one is this one's decision, and the last one's way to the majority."""
         self.decide.add(done.decide_s - self._before[0])

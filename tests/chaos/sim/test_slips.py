@@ -11,7 +11,7 @@ from raftsched.chaos.sim.mutants import Mutant
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
 from raftsched.cluster.node.leader_loop import Leader
-from raftsched.cluster.node.pending import Part
+from raftsched.cluster.node.pending import PendingRequest
 from raftsched.cluster.raft.core import Core
 from raftsched.cluster.raft.message import Append
 from raftsched.statemachine.firing import dispatch
@@ -33,7 +33,7 @@ class AsksForWhatIsGone(Core):
 
 
 class CallsAsBefore(Leader):
-    def _decide(self, parts: list[Part]) -> None:
+    def _decide(self, parts: list[PendingRequest]) -> None:
         super()._decide(parts)
         old: object = self.done
         old()  # type: ignore[operator]  # This is the slip.

@@ -124,7 +124,7 @@ class FakeNode:
         self.replica = world.replica
         self.driver = Driver(world)
         self.sessions = Sessions(
-            lambda: int(time.monotonic() * 1000), wall_ms, self._poke, HEARTBEAT_MS
+            lambda: int(time.monotonic() * 1000), wall_ms, self._wake, HEARTBEAT_MS
         )
         # A clock would end a decision early on a busy machine, and a grant would give less.
         self.leader = Leader(
@@ -237,7 +237,7 @@ class FakeNode:
         finish(answer)
         return Answer(answer, self.revision, 7 if stale else 0)
 
-    def _poke(self) -> None:
+    def _wake(self) -> None:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
@@ -247,7 +247,7 @@ class FakeNode:
         next_ms = self.leader.next_ms()
         if next_ms is not None:
             delay = max(0, next_ms - wall_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._poke)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -17,7 +17,7 @@ from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node import node as nodes_module
 from raftsched.cluster.node.damage import set_aside
 from raftsched.cluster.node.node import Member
-from raftsched.cluster.node.peer_info import About
+from raftsched.cluster.node.peer_info import NodeInfo
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.model import keys
@@ -39,10 +39,10 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
         leader = leader_of(nodes)
         await leader.stub(JOBS).CreateJob(create("report"))
         worker = await Worker(leader.channel).hello()
-        await until(lambda: all(len(real.node.abouts) == 2 for real in nodes.values()))
+        await until(lambda: all(len(real.node.peer_infos) == 2 for real in nodes.values()))
         await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
-        heard = [real.node.abouts for real in followers_of(nodes)]
-        await until(lambda: all(abouts[leader.name].workers == 1 for abouts in heard))
+        heard = [real.node.peer_infos for real in followers_of(nodes)]
+        await until(lambda: all(peer_infos[leader.name].workers == 1 for peer_infos in heard))
         for real in nodes.values():
             shown = await real.stub(CLUSTER).GetClusterStatus(STATUS)
             assert (shown.cluster_id, shown.node, shown.leader) == ("test", real.name, leader.name)
@@ -67,13 +67,13 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
 async def test_nodes_know_each_other_soon_after_they_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes_module, "TICK", 3_600.0)
+    monkeypatch.setattr(nodes_module, "GOSSIP_INTERVAL", 3_600.0)
     async with cluster(tmp_path, 3) as nodes:
-        await until(lambda: all(len(real.node.abouts) == 2 for real in nodes.values()))
+        await until(lambda: all(len(real.node.peer_infos) == 2 for real in nodes.values()))
         other = followers_of(nodes)[0]
         leader = leader_of(nodes)
         await other.stub(CLUSTER).DrainNode(cluster_pb2.DrainNodeRequest(node=leader.name))
-        await until(lambda: not other.node.abouts[leader.name].serving)
+        await until(lambda: not other.node.peer_infos[leader.name].serving)
 
 
 async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_a_node_that_is_added_is_shown_where_the_call_says(tmp_path: Path)
             added = shown_at(await stub.AddNode(add), "n2")
             assert added == (peer, "n2.example:7400")
             await until(lambda: leader.node.status().peers["n2"].voter)
-            await until(lambda: "n1" in new.node.abouts)
+            await until(lambda: "n1" in new.node.peer_infos)
             seen = await new.stub(CLUSTER).GetClusterStatus(STATUS)
             assert shown_at(seen, "n2") == (peer, "n2.example:7400")
             assert any(
@@ -335,7 +335,7 @@ async def test_a_sound_state_is_verified_on_all_nodes(tmp_path: Path) -> None:
         for number in range(5):
             await leader.stub(JOBS).CreateJob(create(f"job-{number}"))
         await until(lambda: len({about.revision for real in nodes.values()
-                                 for about in real.node.abouts.values()}) == 1)  # fmt: skip
+                                 for about in real.node.peer_infos.values()}) == 1)  # fmt: skip
         for real in (leader, follower):
             found = await real.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
             assert (found.sound, found.difference_count) == (True, 0)
@@ -398,12 +398,14 @@ async def test_a_node_that_is_ahead_of_its_leader_is_named(
         words = odd.node.known.words
 
         def ahead(said: bytes) -> bytes:
-            about = msgspec.json.decode(said, type=About)
+            about = msgspec.json.decode(said, type=NodeInfo)
             return msgspec.json.encode(msgspec.structs.replace(about, revision=about.revision + 9))
 
         odd.node.known.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
-        abouts = leader.node.abouts
-        await until(lambda: odd.name in abouts and abouts[odd.name].revision > leader.node.revision)
+        peer_infos = leader.node.peer_infos
+        await until(
+            lambda: odd.name in peer_infos and peer_infos[odd.name].revision > leader.node.revision
+        )
         found = await leader.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
 
         assert not found.sound

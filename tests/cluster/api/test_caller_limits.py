@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.cluster.api.caller_limits import Share, Shares
+from raftsched.cluster.api.caller_limits import CallerShare, CallerShares
 from raftsched.cluster.node.limits import Limits
 from raftsched.statemachine.core.rejection import Refused
 
 
 def test_bodies_of_nothing_are_given_back_by_several_at_once() -> None:
-    share = Share("body_mb", 100, 50)
+    share = CallerShare("body_mb", 100, 50)
     share.take("a", 0)
     share.take("a", 0)
     share.give("a", 0)
@@ -19,7 +19,7 @@ def test_bodies_of_nothing_are_given_back_by_several_at_once() -> None:
     assert (share.total, share.held) == (0, {})
 
 
-def refused(share: Share, caller: str, amount: int) -> tuple[str, str, str]:
+def refused(share: CallerShare, caller: str, amount: int) -> tuple[str, str, str]:
     with pytest.raises(Refused) as caught:
         share.take(caller, amount)
     values = caught.value.rejection.values
@@ -29,7 +29,7 @@ def refused(share: Share, caller: str, amount: int) -> tuple[str, str, str]:
 
 def test_a_refusal_names_the_setting_that_is_to_be_raised() -> None:
     """In the words of the configuration, with the number that stands there."""
-    shares = Shares(Limits(body_mb=3, body_mb_by_caller=2, watchers=3, watchers_by_caller=2))
+    shares = CallerShares(Limits(body_mb=3, body_mb_by_caller=2, watchers=3, watchers_by_caller=2))
     for share, one in ((shares.bytes, 1 << 20), (shares.watchers, 1)):
         share.take("a", 2 * one)
         assert refused(share, "a", one) == (f"{share.name}_by_caller", "2", "a")
@@ -40,6 +40,6 @@ def test_a_refusal_names_the_setting_that_is_to_be_raised() -> None:
 
 
 def test_a_share_of_more_than_all_is_no_share() -> None:
-    share = Shares(Limits(watchers=2, watchers_by_caller=5)).watchers
+    share = CallerShares(Limits(watchers=2, watchers_by_caller=5)).watchers
     share.take("a", 2)
     assert refused(share, "a", 1) == ("watchers", "2", "all")

@@ -77,7 +77,7 @@ async def test_words_that_were_foreseen_are_told_once_and_the_others_as_they_are
     acks = [worker_pb2.ResultAck(token=2)]
     same = [worker_pb2.ResultAck(token=3)]
     for words in (leases, acks, same):
-        stream.foresee(words)
+        stream.pre_serialize(words)
 
     stream.leases(leases)
     stream.acks(acks)
@@ -89,7 +89,7 @@ async def test_words_that_were_foreseen_are_told_once_and_the_others_as_they_are
     found = Response.FromString(stream._frame())
     assert [lease.token for lease in found.leases] == [1]
     assert [ack.token for ack in found.acks] == [2, 4, 3, 3]
-    assert not stream._foreseen
+    assert not stream._pre_serialized
 
 
 @pytest.mark.parametrize("what", ["acks", "stops"])

@@ -13,7 +13,7 @@ class Ear:
     """See the head of this file."""
 
     def __init__(self) -> None:
-        self.foreseen: list[Words] = []
+        self.pre_serialized: list[Words] = []
         self.got: list[worker_pb2.Lease] = []
         self.acked: list[worker_pb2.ResultAck] = []
         self.stopped: list[worker_pb2.Stop] = []
@@ -21,8 +21,8 @@ class Ear:
         self.redirected: list[str] = []
         self.gone: list[Rejection] = []
 
-    def foresee(self, words: Words) -> None:
-        self.foreseen.append(words)
+    def pre_serialize(self, words: Words) -> None:
+        self.pre_serialized.append(words)
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.got += leases

@@ -6,7 +6,7 @@ import pytest
 
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.clock import ALONE, SteadyClock
-from raftsched.cluster.node.peer_info import Acquaintances
+from raftsched.cluster.node.peer_info import PeerDirectory
 from raftsched.statemachine.core.store import MemoryStore
 
 START_MS = 1_767_225_600_000
@@ -21,7 +21,7 @@ class Room:
     def __init__(self) -> None:
         self.passed = 100.0
         self.set_by_ms = 0
-        self.known = Acquaintances("n1", Applied(MemoryStore()), self.wall_ms, self.seconds)
+        self.known = PeerDirectory("n1", Applied(MemoryStore()), self.wall_ms, self.seconds)
         self.clock = SteadyClock(self.wall_ms, self.seconds)
 
     def seconds(self) -> float:
@@ -35,7 +35,7 @@ class Room:
 
     def hear(self, peer: str, skew_ms: int = 0) -> None:
         wall_ms = self.true_ms() + skew_ms
-        other = Acquaintances(peer, Applied(MemoryStore()), lambda: wall_ms, self.seconds)
+        other = PeerDirectory(peer, Applied(MemoryStore()), lambda: wall_ms, self.seconds)
         self.known.told(peer, other.words("", "test", serving=True))
 
     def look(self, voters: list[str] | None = None) -> int:
@@ -166,7 +166,7 @@ def test_who_was_replaced_does_not_count_when_most_differ(room: Room) -> None:
     def hear_another_state(peer: str) -> None:
         other = Applied(MemoryStore())
         other.meta.fingerprint = b"another"
-        words = Acquaintances(peer, other, room.wall_ms, room.seconds)
+        words = PeerDirectory(peer, other, room.wall_ms, room.seconds)
         room.known.told(peer, words.words("", "test", serving=True))
 
     for gone in ("n4", "n5"):

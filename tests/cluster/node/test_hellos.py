@@ -88,8 +88,8 @@ def test_what_others_say_does_not_wait_for_it(bench: Bench) -> None:
     bench.ask(due("asked", START_MS + 1_000))
     turn(bench)
 
-    assert isinstance(session.deliver, Ear)
-    assert [ack.token for ack in session.deliver.acked] == [lease.token]
+    assert isinstance(session.sink, Ear)
+    assert [ack.token for ack in session.sink.acked] == [lease.token]
     assert len(bench.replies) == 2
     assert all(session.resume for session, _ in found)
 

@@ -10,8 +10,8 @@ import pytest
 from raftsched.cluster.node import leader_loop as leaders
 from raftsched.cluster.node import troubles
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader, Seen
-from raftsched.cluster.node.pending import Part
+from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader, NodeHealth
+from raftsched.cluster.node.pending import PendingRequest
 from raftsched.cluster.node.worker_sessions import OFFERED, Session, Sessions
 from raftsched.cluster.raft import faults
 from raftsched.cluster.raft.journal import JournalLimits
@@ -46,15 +46,15 @@ class Bench:
         self.sent: list[tuple[bytes, Reply]] = []
         self.asked: list[Reply] = []
         self.refusal = ""
-        self.poked = False
-        self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.poke)
+        self.woken = False
+        self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.wake)
         self.leader = Leader(
             "n1", self.applied, self, self.sessions, lambda: self.now_ms, lambda: 0.0
         )
         self.replies: list[object] = []
 
-    def poke(self) -> None:
-        self.poked = True
+    def wake(self) -> None:
+        self.woken = True
 
     # What the loop takes for consensus.
 
@@ -78,13 +78,13 @@ class Bench:
     def run(self, steps: int = 100) -> None:
         """Step and commit until there is nothing to do now."""
         for _ in range(steps):
-            self.poked = False
+            self.woken = False
             self.leader.step()
             if self.sent:
                 self.commit()
             elif self.asked:
                 self.asked.pop()(self.index)
-            elif not self.poked:
+            elif not self.woken:
                 return
         raise AssertionError(f"it goes on after {steps} changes")
 
@@ -144,24 +144,27 @@ def test_a_due_run_is_fired_and_leased_in_one_change(bench: Bench) -> None:
     assert bench.leader.done.changes == before + 1
 
 
-@pytest.mark.parametrize(("calls", "hurries"), [(leaders.CROWD, True), (leaders.CROWD + 1, False)])
-def test_a_leader_hurries_for_a_few_callers_and_lets_many_gather(
-    bench: Bench, calls: int, hurries: bool
+@pytest.mark.parametrize(
+    ("calls", "is_urgent"),
+    [(leaders.BATCHING_THRESHOLD, True), (leaders.BATCHING_THRESHOLD + 1, False)],
+)
+def test_a_few_callers_are_urgent_and_many_gather(
+    bench: Bench, calls: int, is_urgent: bool
 ) -> None:
     for number in range(calls):
         bench.ask(due(f"j{number}", START_MS + 1_000))
-    assert bench.leader.hurries
+    assert bench.leader.is_urgent
     bench.leader.step()
     bench.ask(due("next", START_MS + 1_000))
-    assert not bench.leader.hurries, "a change is in flight"
+    assert not bench.leader.is_urgent, "a change is in flight"
 
     bench.commit()
 
-    assert bench.leader.hurries == hurries
+    assert bench.leader.is_urgent == is_urgent
     bench.leader.step()
     bench.commit()
     bench.ask(due("alone", START_MS + 1_000))
-    assert bench.leader.hurries
+    assert bench.leader.is_urgent
 
 
 def test_an_idle_leader_waits_for_nothing(bench: Bench) -> None:
@@ -372,7 +375,7 @@ def test_decisions_leave_nothing_to_the_collector(bench: Bench, no_collector: No
 
 def test_imports_leave_nothing_to_the_collector(bench: Bench, no_collector: None) -> None:
     def left() -> int:
-        return sum(isinstance(one, Part) for one in gc.get_objects())
+        return sum(isinstance(one, PendingRequest) for one in gc.get_objects())
 
     before = left()
     for number in range(5):
@@ -490,7 +493,7 @@ def test_nothing_is_decided_before_the_clock_was_compared(bench: Bench) -> None:
 def test_alerts_are_looked_at_by_steps_when_there_are_any(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.leader.watch(Seen(margin=False, skew_ms=0))
+    bench.leader.watch(NodeHealth(margin=False, skew_ms=0))
     bench.run()
     assert bench.leader.done.changes == 0
     monkeypatch.setattr(leaders, "ALERTS", 2)
@@ -502,10 +505,10 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
     assert not [reply for reply in bench.replies if isinstance(reply, Rejection)]
     before = bench.leader.done.changes
 
-    bench.leader.watch(Seen(margin=False, skew_ms=0))
+    bench.leader.watch(NodeHealth(margin=False, skew_ms=0))
     bench.run()
     bench.now_ms += 5_600
-    bench.leader.watch(Seen(margin=False, skew_ms=0))
+    bench.leader.watch(NodeHealth(margin=False, skew_ms=0))
     bench.run()
 
     assert bench.leader.done.changes >= before + 3
@@ -748,7 +751,7 @@ def test_a_worker_is_told_the_very_words_that_it_could_foresee(bench: Bench) -> 
     go_on(bench)
 
     assert [ack.token for ack in ear.acked] == [lease.token for lease in ear.got]
-    assert [id(words) for words in ear.foreseen] == [id(words) for words in told if words]
+    assert [id(words) for words in ear.pre_serialized] == [id(words) for words in told if words]
     assert bench.leader._under_way == []
 
 
@@ -756,16 +759,16 @@ def test_what_was_foreseen_is_not_told_when_leadership_goes(bench: Bench) -> Non
     _, ear = bench.worker("w1", 1)
     bench.run()
     bench.ask(due("a", START_MS))
-    while not ear.foreseen:
+    while not ear.pre_serialized:
         bench.leader.step()
         bench.leader.prepare()
-        if not ear.foreseen:
+        if not ear.pre_serialized:
             bench.commit()
     [(_, reply)] = bench.sent
     reply(None)
     bench.leader.lost()
 
-    assert [len(words) for words in ear.foreseen] == [1]
+    assert [len(words) for words in ear.pre_serialized] == [1]
     assert ear.got == []
 
 
@@ -1024,7 +1027,7 @@ def test_what_a_change_says_leaves_before_the_next_one_is_decided(
     bench.ask(due("b", START_MS + 1_000))
     bench.run()
     busy: list[bool] = []
-    monkeypatch.setattr(bench.sessions, "poke", lambda: busy.append(bench.leader.is_busy))
+    monkeypatch.setattr(bench.sessions, "wake", lambda: busy.append(bench.leader.is_busy))
     session.report([success(lease) for lease in ear.got])
     session.credit(1)
     monkeypatch.setattr(ear, "acks", lambda acks: session.credit(1))

@@ -267,10 +267,10 @@ async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
         voters = list(nodes)
-        await until(lambda: len(leader.abouts) == 2)
+        await until(lambda: len(leader.peer_infos) == 2)
         assert leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms()) == 0
-        for name, about in list(leader.abouts.items()):
-            leader.known.abouts[name] = type(about)(
+        for name, about in list(leader.peer_infos.items()):
+            leader.known.peer_infos[name] = type(about)(
                 **{key: getattr(about, key) for key in about.__struct_fields__}
                 | {"wall_ms": about.wall_ms + 5_000}
             )
@@ -291,8 +291,8 @@ async def test_a_node_that_comes_back_is_told_the_time_by_whomever_it_meets(
         back = nodes[name]
         await back.stop()
         # From now on nobody tells of itself because it is time to.
-        monkeypatch.setattr("raftsched.cluster.node.node.TICK", 60.0)
-        monkeypatch.setattr("raftsched.cluster.node.node.HURRY", 60.0)
+        monkeypatch.setattr("raftsched.cluster.node.node.GOSSIP_INTERVAL", 60.0)
+        monkeypatch.setattr("raftsched.cluster.node.node.FAST_GOSSIP_INTERVAL", 60.0)
         for node in nodes.values():
             assert node._ticker is not None
             node._ticker.cancel()

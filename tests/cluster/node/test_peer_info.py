@@ -7,13 +7,13 @@ import pytest
 
 from raftsched.cluster.node import build
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.peer_info import About, Acquaintances
+from raftsched.cluster.node.peer_info import NodeInfo, PeerDirectory
 from raftsched.cluster.raft.message import Word, decode, encode
 from raftsched.statemachine.core.store import MemoryStore
 
 
-def made(name: str) -> Acquaintances:
-    return Acquaintances(name, Applied(MemoryStore()), lambda: 0, lambda: 100.0)
+def made(name: str) -> PeerDirectory:
+    return PeerDirectory(name, Applied(MemoryStore()), lambda: 0, lambda: 100.0)
 
 
 def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
@@ -33,7 +33,7 @@ def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
     assert message == Word(1, words)
 
 
-def say(one: Acquaintances) -> bytes:
+def say(one: PeerDirectory) -> bytes:
     return one.words("h:1", "1", serving=True)
 
 
@@ -43,7 +43,7 @@ def test_members_alike_say_nothing_of_zones() -> None:
 
     assert first.differences() == []
     assert first.lacking() == {}
-    assert msgspec.json.decode(say(first), type=About).zone_names == ()
+    assert msgspec.json.decode(say(first), type=NodeInfo).zone_names == ()
     assert len(build.build()) == 12
 
 

@@ -103,7 +103,7 @@ class Wire:
         welcome.welcome.lapse.FromMilliseconds(bench.sessions.lapse_ms)
         self.frames.append(welcome)
 
-    def foresee(self, words: Words) -> None: ...
+    def pre_serialize(self, words: Words) -> None: ...
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.frames.append(WorkResponse(leases=leases))

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.leader_loop import Done, Leader
+from raftsched.cluster.node.leader_loop import Leader, LoopTotals
 from raftsched.cluster.ops import metrics
 from raftsched.cluster.ops.metrics import Metrics, Spread
 from raftsched.proto.v1.run_pb2 import CAUSE_BACKFILL
@@ -35,7 +35,7 @@ def shown(counted: Metrics) -> dict[str, float]:
 
 def leading() -> Metrics:
     counted = Metrics(wall=lambda: NOW_MS / 1000)
-    leader = SimpleNamespace(leading=True, done=Done())
+    leader = SimpleNamespace(leading=True, done=LoopTotals())
     counted.follow(Applied(MemoryStore()), cast(Leader, leader))
     return counted
 
@@ -149,7 +149,7 @@ def test_a_second_attempt_says_nothing_of_lateness() -> None:
 
 
 def test_the_time_of_each_change_is_told_by_the_sums_of_the_loop() -> None:
-    counted, done = Metrics(), Done()
+    counted, done = Metrics(), LoopTotals()
     leader = SimpleNamespace(leading=True, done=done)
     counted.follow(Applied(MemoryStore()), cast(Leader, leader))
 
