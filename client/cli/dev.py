@@ -39,6 +39,7 @@ def dev(folder: Path | None, nodes: str, port: int) -> None:
     Its lines and all that happens are shown until q, Ctrl-C or SIGTERM; then nothing is left
     behind. On a terminal, keys kill and revive nodes and move the leadership.
     """
+    from ...cluster.local.ports import NoPorts
     from ..dev import ports as found
     from ..dev.cluster import CannotStart, DevCluster
 
@@ -49,7 +50,7 @@ def dev(folder: Path | None, nodes: str, port: int) -> None:
                 echo(f"Ports from {port} on are in use, so it takes {ports.base}.", err=True)
             found.remember(place, ports)
             asyncio.run(DevCluster(place, ports, where).run())
-        except (found.NoPorts, CannotStart) as error:
+        except (NoPorts, CannotStart) as error:
             raise Trouble("The cluster did not start.", str(error)) from error
 
 

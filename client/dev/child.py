@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-PARENT = "RAFTSCHED_PARENT_PID"
+from ...cluster.local.process import Process, stop_all
+
 LINE_MAX = 1 << 20
 Say = Callable[[str, str], None]
 
@@ -15,49 +14,47 @@ Say = Callable[[str, str], None]
 class Child:
     """It can be ended and started again."""
 
-    def __init__(self, name: str, command: Sequence[str], say: Say) -> None:
-        self.name, self.command, self.say = name, command, say
-        self.process: asyncio.subprocess.Process | None = None
-        # That it ends is what we want, so it is nothing to tell of.
-        self.expected = False
+    def __init__(self, process: Process, say: Say) -> None:
+        process.streams = "lines"
+        self.process, self.say = process, say
+        self.name = process.name
+        # It is ended on purpose, so its end is not shown.
+        self._expected = False
         self._reading: asyncio.Task[None] | None = None
 
     @property
     def alive(self) -> bool:
-        return self.process is not None and self.process.returncode is None
+        return self.process.alive
 
-    async def start(self) -> None:
-        self.expected = False
-        self.process = await asyncio.create_subprocess_exec(
-            *self.command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, limit=LINE_MAX,
-            # Ctrl-C is for us: we end them in order.
-            start_new_session=True, env={**os.environ, PARENT: str(os.getpid())},
-        )  # fmt: skip
-        self._reading = asyncio.create_task(self._read(self.process))
+    def start(self) -> None:
+        self._expected = False
+        self.process.start()
+        self._reading = asyncio.create_task(self._read())
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        async for line in process.stdout:
+    async def _read(self) -> None:
+        assert self.process.popen is not None
+        reader = asyncio.StreamReader(limit=LINE_MAX)
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self.process.popen.stdout
+        )
+        async for line in reader:
             self.say(self.name, line.decode(errors="replace").rstrip())
-        code = await process.wait()
-        if not self.expected:
+        pipe.close()
+        code = await asyncio.to_thread(self.process.wait)
+        if not self._expected:
             self.say(self.name, f"ended by itself with code {code}")
 
-    def signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.expected = True
-            self.process.send_signal(number)
+    async def kill(self) -> None:
+        self._expected = True
+        await asyncio.to_thread(self.process.kill)
+        await self._read_all()
 
-    async def end(self, patience: float) -> None:
-        """SIGTERM, then, if that takes too long, SIGKILL."""
-        self.signal(signal.SIGTERM)
-        if not await self.gone(patience):
-            self.signal(signal.SIGKILL)
-            await self.gone(patience)
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL if that takes too long; returns when all its lines are shown."""
+        self._expected = True
+        await asyncio.to_thread(stop_all, [self.process])
+        await self._read_all()
 
-    async def gone(self, patience: float) -> bool:
-        """Whether it has ended, and all it said was told."""
+    async def _read_all(self) -> None:
         if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=patience)
-        return not self.alive
+            await self._reading

@@ -12,6 +12,8 @@ import tty
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 
+from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.process import Process
 from .. import AsyncClient, RaftschedError
 from .child import Child
 from .ports import Ports
@@ -19,11 +21,13 @@ from .screen import Screen, welcome
 
 START_S = 30.0
 CALL_S = 5.0
-END_S = 5.0
 LOOK_S = 0.05
 # The journal in small pieces: a fresh node allocates four, and nobody keeps millions of runs here.
 # A worker that was killed is noticed while somebody watches.
-SMALL = ("--segment-mb", "8", "--cache-mb", "32", "--heartbeat-ms", "2000")
+SETTINGS = (
+    "--cluster", "dev", "--log-format", "json",
+    "--segment-mb", "8", "--cache-mb", "32", "--heartbeat-ms", "2000",
+)  # fmt: skip
 
 
 class CannotStart(Exception):
@@ -36,11 +40,12 @@ class DevCluster:
     def __init__(self, folder: Path, ports: Ports, where: str) -> None:
         self.ports, self.where = ports, where
         self.screen = Screen(ports.names)
-        self.nodes = {
-            name: Child(name, _node(folder, ports, name), self.screen.of) for name in ports.names
-        }
-        example = (sys.executable, "-m", "raftsched.client.dev.example", ports.endpoints)
-        self.worker = Child("worker", example, self._of_worker)
+        nodes = NodeProcesses(folder, ports.addresses, settings=SETTINGS)
+        self.nodes = {node.name: Child(node, self.screen.of) for node in nodes}
+        example = Process(
+            "worker", ["raftsched.client.dev.example", ports.endpoints], folder / "worker.log"
+        )
+        self.worker = Child(example, self._of_worker)
         self.worker_ready = asyncio.Event()
         self.stopping = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
@@ -66,7 +71,7 @@ class DevCluster:
     async def _start(self) -> str:
         """Start all at once; return the leader's name when everything answers."""
         for child in (*self.nodes.values(), self.worker):
-            await child.start()
+            child.start()
         give_up = time.monotonic() + START_S
         while not self.stopping.is_set():
             for child in (*self.nodes.values(), self.worker):
@@ -135,11 +140,10 @@ class DevCluster:
     async def _kill_or_revive(self, node: Child) -> None:
         if node.alive:
             self.screen.of(node.name, "kill -9")
-            node.signal(signal.SIGKILL)
-            await node.gone(END_S)
+            await node.kill()
         else:
             self.screen.of(node.name, "starts again")
-            await node.start()
+            node.start()
 
     async def _kill_leader(self) -> None:
         if (leader := await self._leader()) and self.nodes[leader].alive:
@@ -154,16 +158,8 @@ class DevCluster:
     async def _stop(self) -> None:
         """The worker first, so that it can give its runs back; leave no process behind."""
         self.screen.line("stopping")
-        await self.worker.end(END_S)
-        await asyncio.gather(*(node.end(END_S) for node in self.nodes.values()))
-
-
-def _node(folder: Path, ports: Ports, name: str) -> tuple[str, ...]:
-    return (
-        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", name,
-        "--members", ports.members, "--folder", str(folder / name), "--http", ports.http(name),
-        "--cluster", "dev", "--log-format", "json", *SMALL,
-    )  # fmt: skip
+        await self.worker.stop()
+        await asyncio.gather(*(node.stop() for node in self.nodes.values()))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ python -m raftsched.client.dev.example 127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import sys
@@ -14,8 +13,6 @@ import sys
 from .. import AlreadyExists, AsyncClient, Context, Retry, Unavailable, Worker, cron, every
 
 PATIENCE_S = 30.0
-PARENT = "RAFTSCHED_PARENT_PID"  # Whoever started us; without it this process ends.
-LOOK_S = 0.5
 
 
 def register(worker: Worker) -> None:
@@ -60,7 +57,6 @@ async def create_jobs(client: AsyncClient) -> None:
 
 
 async def main(endpoints: str) -> None:
-    watching = asyncio.create_task(_end_with_parent())
     async with AsyncClient(endpoints, timeout=PATIENCE_S) as client:
         while True:
             try:
@@ -73,16 +69,6 @@ async def main(endpoints: str) -> None:
     print("ready", flush=True)  # noqa: T201  # Whoever started us waits for the word.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.serve()
-    watching.cancel()
-
-
-async def _end_with_parent() -> None:
-    """Not to be left behind by a parent that was killed; the nodes end with it, too."""
-    parent = os.environ.get(PARENT, "")
-    while parent.isdecimal() and os.getppid() == int(parent):
-        await asyncio.sleep(LOOK_S)
-    if parent:
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+from ...cluster.local.nodes import Address, names_of
+from ...cluster.local.ports import LOOPBACK, NoPorts, is_free
 
 STEP = 100
 PORT_MAX = 65_535
 FILE = "dev.json"
-
-
-class NoPorts(Exception):
-    """There is no place for the cluster; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Ports:
 
     @property
     def names(self) -> list[str]:
-        return [f"n{number}" for number in range(1, self.count + 1)]
+        return names_of(self.count)
 
     def client(self, name: str) -> str:
         return self._address(name, 0)
@@ -41,8 +39,11 @@ class Ports:
         return ",".join(self.client(name) for name in self.names)
 
     @property
-    def members(self) -> str:
-        return ",".join(f"{name}={self.peer(name)}/{self.client(name)}" for name in self.names)
+    def addresses(self) -> dict[str, Address]:
+        return {
+            name: Address(self.peer(name), self.client(name), self.http(name))
+            for name in self.names
+        }
 
     @property
     def all(self) -> list[int]:
@@ -53,7 +54,7 @@ class Ports:
         return self.base + 20 + self.count - 1
 
     def _address(self, name: str, above: int) -> str:
-        return f"127.0.0.1:{self.base + above + int(name[1:]) - 1}"
+        return f"{LOOPBACK}:{self.base + above + int(name[1:]) - 1}"
 
 
 def choose(folder: Path, base: int, count: int) -> Ports:
@@ -94,11 +95,4 @@ def _known(folder: Path) -> Ports | None:
 
 def _taken(ports: Ports) -> int:
     """The first port that is in use, or 0."""
-    for port in ports.all:
-        with socket.socket() as trying:
-            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trying.bind(("127.0.0.1", port))
-            except OSError:
-                return port
-    return 0
+    return next((port for port in ports.all if not is_free(port)), 0)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -17,6 +12,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 
+from ...cluster.local.nodes import NodeProcess, NodeProcesses, free_addresses, names_of
 from ...proto.v1 import job_pb2
 from ..errors import RaftschedError
 from ..sync_client import Client
@@ -26,14 +22,12 @@ from .clock import Clock
 from .serving import serving
 
 START_S = 60.0
-# A node ends by itself three seconds after the signal, whatever hangs.
-STOP_S = 10.0
 LOOK_S = 0.02
 NODES = (1, 3, 5)
 ADDRESS_TAKEN = 17
 TRIES = 3
 # Small, as a machine that tests has other things to do; and nobody waits half a minute for a lapse.
-SETTINGS = {"cache-mb": "16", "segment-mb": "8", "http": "", "heartbeat-ms": "2000"}
+SETTINGS = {"cache-mb": "16", "segment-mb": "8", "heartbeat-ms": "2000"}
 LOG_SHOWN = 4_000
 CLOCK = "clock"
 
@@ -71,7 +65,7 @@ class LocalCluster:
     ) -> None:
         if nodes not in NODES:
             raise ValueError(f"nodes is {nodes}; a cluster for tests has 1, 3 or 5")
-        self._names = [f"n{number}" for number in range(1, nodes + 1)]
+        self._names = names_of(nodes)
         self._keep = folder is not None
         self._folder = folder
         self._settings = {**SETTINGS, **(settings or {})}
@@ -81,9 +75,7 @@ class LocalCluster:
         self._begin = begin if virtual_clock else None
         self._clock: Clock | None = None
         self._start_timeout = start_timeout
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Name -> where other nodes and where clients reach it.
-        self._addresses: dict[str, tuple[str, str]] = {}
+        self._nodes: NodeProcesses | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -104,16 +96,16 @@ class LocalCluster:
 
     @property
     def alive(self) -> tuple[str, ...]:
-        return tuple(name for name, one in self._processes.items() if one.poll() is None)
+        return tuple(node.name for node in self._nodes or () if node.alive)
 
     @property
     def endpoints(self) -> list[str]:
         """What a Client or a Worker takes, dead nodes included."""
-        return [client for _, client in self._addresses.values()]
+        return [node.client for node in self._nodes or ()]
 
     def address(self, name: str) -> str:
         """Where clients reach this node."""
-        return self._addresses[name][1]
+        return self._node(name).client
 
     @property
     def folder(self) -> Path:
@@ -157,9 +149,9 @@ class LocalCluster:
 
     def _start_somewhere(self) -> None:
         for tries_left in reversed(range(TRIES)):
-            self._addresses = dict(zip(self._names, _free_addresses(self._names), strict=True))
-            for name in self._names:
-                self._spawn(name)
+            addresses = free_addresses(len(self._names), http=False)
+            self._nodes = NodeProcesses(self.folder, addresses, settings=self._flags())
+            self._nodes.spawn()
             try:
                 self.wait_for_leader(self._start_timeout)
                 return
@@ -167,29 +159,18 @@ class LocalCluster:
                 # Somebody may take a free port between our look and the node's.
                 if error.code != ADDRESS_TAKEN or not tries_left:
                     raise
-                self._end_all()
+                self._nodes.stop()
 
-    def _spawn(self, name: str) -> None:
-        members = ",".join(
-            f"{one}={peer}/{client}" for one, (peer, client) in self._addresses.items()
-        )
-        # As `raftsched node`, but of the installation that runs this.
-        command = [sys.executable, "-m", "raftsched.cluster.main", "node", "--name", name]
-        command += ["--members", members, "--folder", str(self.folder / name)]
-        for key, value in self._settings.items():
-            command += [f"--{key}", value]
+    def _flags(self) -> list[str]:
+        flags = [word for key, text in self._settings.items() for word in (f"--{key}", text)]
         if self._clock is not None:
-            command += ["--virtual-clock", str(self.folder / CLOCK)]
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                # A Ctrl-C at the terminal is for the test, which stops the nodes in order.
-                start_new_session=True,
-            )
+            flags += ["--virtual-clock", str(self.folder / CLOCK)]
+        return flags
+
+    def _node(self, name: str) -> NodeProcess:
+        if self._nodes is None:
+            raise RuntimeError("the cluster is not started; use it in a `with` statement")
+        return self._nodes[name]
 
     def log(self, name: str) -> str:
         """What a node has written."""
@@ -202,7 +183,7 @@ class LocalCluster:
 
     def wait_for_leader(self, timeout: float = START_S) -> str:
         """Wait until a node answers as the leader of a majority, and name it."""
-        by_address = {client: name for name, (_, client) in self._addresses.items()}
+        by_address = {node.client: node.name for node in self._nodes or ()}
         address = self._wait_for_answer(
             self.endpoints, lambda leader: by_address.get(leader, "") in self.alive, timeout
         )
@@ -228,20 +209,17 @@ class LocalCluster:
                 sleep(LOOK_S)
 
     def _check_nobody_ended_by_itself(self) -> None:
-        for name, process in self._processes.items():
-            code = process.poll()
-            if code is not None and code >= 0:
-                words = self.log(name)[-LOG_SHOWN:]
-                raise NodeEnded(f"node {name} ended with {code}: {words}", code)
+        for node in self._nodes or ():
+            if node.ended_by_itself:
+                words = self.log(node.name)[-LOG_SHOWN:]
+                raise NodeEnded(f"node {node.name} ended with {node.code}: {words}", node.code or 0)
 
     def _logs(self) -> str:
         return "; ".join(f"{name} printed: {self.log(name)[-LOG_SHOWN:]}" for name in self._names)
 
     def kill(self, name: str) -> None:
         """End a node as a power failure would."""
-        process = self._processes[name]
-        process.kill()
-        process.wait(STOP_S)
+        self._node(name).kill()
 
     def kill_leader(self) -> str:
         """Kill the node that leads, and name it."""
@@ -251,41 +229,29 @@ class LocalCluster:
 
     def freeze(self, name: str) -> None:
         """Let a node stand still, as a machine that swaps; `thaw` lets it go on."""
-        self._processes[name].send_signal(signal.SIGSTOP)
+        self._node(name).pause()
 
     def thaw(self, name: str) -> None:
-        self._processes[name].send_signal(signal.SIGCONT)
+        self._node(name).resume()
 
     def revive(self, name: str, timeout: float = START_S) -> None:
         """Start a killed node again with the data it had; wait until it has found the others."""
-        if self._processes[name].poll() is None:
+        if self._node(name).alive:
             raise RuntimeError(f"node {name} is alive")
-        self._spawn(name)
+        self._node(name).start()
         self._wait_for_answer([self.address(name)], lambda leader: leader != "", timeout)
 
     def stop(self) -> None:
         """End all nodes; throw the data away, unless the folder is yours."""
-        self._end_all()
+        if self._nodes is not None:
+            self._nodes.stop()
+            self._nodes = None
         if self._clock is not None:
             self._clock.close()
             self._clock = None
         if self._folder is not None and not self._keep:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-
-    def _end_all(self) -> None:
-        for process in self._processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.terminate()
-        end = monotonic() + STOP_S
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.1, end - monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(STOP_S)
-        self._processes.clear()
 
 
 class NodeEnded(RuntimeError):
@@ -303,24 +269,3 @@ def wait_until(reached: Callable[[], object], timeout: float = START_S, what: st
         if monotonic() >= end:
             raise TimeoutError(f"{what or 'the condition'} did not come within {timeout:g} s")
         sleep(LOOK_S)
-
-
-def _free_addresses(names: list[str]) -> list[tuple[str, str]]:
-    # All are held at once, so that no two are the same.
-    held = [socket.socket() for _ in range(2 * len(names))]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        words = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
-    finally:
-        for one in held:
-            one.close()
-    return list(zip(words[::2], words[1::2], strict=True))
-
-
-def _environment() -> dict[str, str]:
-    """The nodes are of this installation, and take no settings from the environment."""
-    home = str(Path(__file__).parents[3])
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAFTSCHED_")}
-    known = kept.get("PYTHONPATH")
-    return {**kept, "PYTHONPATH": f"{home}{os.pathsep}{known}" if known else home}

@@ -57,9 +57,6 @@ RENEW_SECONDS = 1.0
 # A node behind by more has not caught up yet.
 BEHIND_ENTRIES = 1_000
 BEHIND_SECONDS = 5.0
-# Set by a parent that may be killed and must leave nothing behind.
-PARENT = "RAFTSCHED_PARENT_PID"
-PARENT_SECONDS = 0.5
 # When Python looks for cycles of garbage. A call leaves five objects, in gRPC, so it looks at 2,000
 # young ones at a time, 0.4 ms, where 20,000 took 6 to 9. 2,000 streams are 160,000 objects; to look
 # through all of them stops a node for 50 ms and more.
@@ -167,14 +164,6 @@ def listen_to_signals(ending: Ending) -> asyncio.Event:
     return asked
 
 
-async def parent_gone() -> None:
-    """Return when whoever wants not to leave this process behind is gone; else never."""
-    parent = os.environ.get(PARENT, "")
-    known = parent.isdecimal()
-    while not known or os.getppid() == int(parent):
-        await asyncio.sleep(PARENT_SECONDS if known else 3600)
-
-
 class Life:
     """A node with its doors."""
 
@@ -266,14 +255,12 @@ class Life:
     async def until(self, asked: asyncio.Event) -> Exit:
         """Return when it is time to stop, with the code to end with."""
         signal_came = asyncio.ensure_future(asked.wait())
-        parent = asyncio.ensure_future(parent_gone())
         background = [self.watch.task, self.webhooks.task]
         if self.http.task is not None:
             background.append(self.http.task)
-        waits: list[asyncio.Future[Any]] = [signal_came, parent, self.node.ended, *background]
+        waits: list[asyncio.Future[Any]] = [signal_came, self.node.ended, *background]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         signal_came.cancel()
-        parent.cancel()
         for task in background:
             if task.done():
                 self.node.fail(

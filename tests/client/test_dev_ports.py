@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from raftsched.client.dev import ports
-from raftsched.client.dev.ports import NoPorts, Ports, choose, remember
+from raftsched.client.dev.ports import Ports, choose, remember
+from raftsched.cluster.local.nodes import Address
+from raftsched.cluster.local.ports import NoPorts
 
 
 @pytest.fixture
@@ -29,8 +31,7 @@ def test_the_ports_one_expects_are_taken_when_they_are_free(
     found = choose(tmp_path, 7400, 3)
 
     assert found.endpoints == "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402"
-    assert found.members.startswith("n1=127.0.0.1:7410/127.0.0.1:7400,n2=127.0.0.1:7411/")
-    assert found.http("n3") == "127.0.0.1:7422"
+    assert found.addresses["n2"] == Address("127.0.0.1:7411", "127.0.0.1:7401", "127.0.0.1:7421")
 
 
 @pytest.mark.parametrize("used", [7400, 7412, 7421])

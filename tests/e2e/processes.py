@@ -88,7 +88,7 @@ async def fetch(address: str, path: str) -> tuple[int, str]:
 def environment() -> dict[str, str]:
     """This checkout, and a parent that may be killed by a test's timeout."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RAFTSCHED_")}
-    return kept | {"PYTHONPATH": str(SRC), "RAFTSCHED_PARENT_PID": str(os.getpid())}
+    return kept | {"PYTHONPATH": str(SRC)}
 
 
 def node_command(*arguments: str) -> list[str]:

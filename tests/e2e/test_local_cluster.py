@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from raftsched.client.testing import LocalCluster, wait_until
 from raftsched.client.testing.cluster import NodeEnded
 from raftsched.client.testing.fixtures import raftsched_cluster as cluster
+from raftsched.cluster.local.process import environment
 
 # What pytest is to find in this module.
 __all__ = ["cluster"]
@@ -64,3 +67,24 @@ def test_a_node_that_does_not_start_shows_its_own_words() -> None:
 def test_a_cluster_has_an_odd_number_of_nodes() -> None:
     with pytest.raises(ValueError, match="1, 3 or 5"):
         LocalCluster(2)
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from raftsched.client.testing import LocalCluster
+with LocalCluster() as cluster:
+    for child in Path(f"/proc/self/task/").glob("*/children"):
+        print(child.read_text(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_test_leaves_no_node_behind() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED], capture_output=True, env=environment(), check=False
+    )
+
+    [node] = map(int, ended.stdout.split())
+    wait_until(lambda: not Path(f"/proc/{node}").exists(), 10, "the end of the node")
