@@ -23,25 +23,26 @@ from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model import keys
 from ...statemachine.model.request import CreateToken, TokenCreated
-from ...statemachine.runs import leases, reports
+from ...statemachine.runs import reports
 from ...statemachine.tenants import access, namespaces
 from ..node import refusals
 from ..node.bootstrap_token import BOOTSTRAP, digest, first_secret
 from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
+from ..node.hello import check
 from .call import Call
 from .node_port import Node
 from .places import number_of
+from .worker_names import name_of
 
 Token = access_pb2.AccessToken
+WorkerHello = worker_pb2.WorkerHello
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
 SECRET_BYTES = 32
 CREATE = "AccessService/CreateAccessToken"
 BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
-# Places that are no namespace: the whole cluster, and where somebody else's worker is, which is not
-# named. No name holds such a sign.
-ALL, TAKEN = "*", "?"
-WORDS = {ALL: "the cluster itself", TAKEN: "a worker id that is taken; give the worker another id"}
+# The place that is no namespace: the whole cluster. No name holds such a sign.
+ALL = "*"
 # What an empty namespace means.
 EMPTY = {
     Scope.SCOPE_DEFAULT: namespaces.DEFAULT,
@@ -137,6 +138,8 @@ class Access:
 
     def admit(self, call: Call, request: Message) -> None:
         """Refuse what the caller may not do with this, by what the request says."""
+        if isinstance(request, WorkerHello | worker_pb2.LeaseRequest):
+            check(request if isinstance(request, WorkerHello) else request.hello)
         if not self._is_closed():
             return
         if self._again(call, request):
@@ -152,6 +155,7 @@ class Access:
             raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
         if token.namespace and method.scope != Scope.SCOPE_NONE:
             self._check_place(call, request, token)
+        self._name_worker(request, token)
 
     def check(self, call: Call) -> None:
         """Refuse whoever began a call that lasts with a token that is valid no more, or, before
@@ -261,24 +265,20 @@ class Access:
                 # So it is shown no more than that.
                 asked = cast(Any, request)
                 asked.namespace = asked.namespace or where
-            places = self._places(request, EMPTY[method.scope], where)
+            places = self._places(request, EMPTY[method.scope])
         else:
             why = f"{method.name} is about the whole cluster, and this token is for one namespace"
             raise forbidden(token, method.needs, why)
         for place in places:
             if place != where:
-                about = WORDS.get(place, place)
+                about = "the cluster itself" if place == ALL else place
                 why = f"this token is for the namespace {where}, and the call is about {about}"
-                raise forbidden(token, method.needs, why, "" if place == TAKEN else place)
+                raise forbidden(token, method.needs, why, place)
 
-    def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
+    def _places(self, request: Message, default: str) -> Iterator[str]:
         """The namespaces that a request is about; `default` is where it names none."""
         for name in named(request, Named.NAMED_NAMESPACE):
             yield name or default
-        # Who says hello under the name of a worker takes over what that one has.
-        for worker in named(request, Named.NAMED_WORKER):
-            if not self._is_of(worker, where):
-                yield TAKEN
 
     def _check_work(self, request: Message, where: str) -> None:
         """What is of another namespace is answered as if it were not there."""
@@ -287,26 +287,15 @@ class Access:
             place = keys.run_key(run)
             if place is not None and keys.namespace_of(place[0]) != expected:
                 raise Refused(reports.no_run(run))
-        for worker in named(request, Named.NAMED_WORKER):
-            if self._is_of(worker, where):
-                continue
-            if isinstance(request, worker_pb2.HeartbeatRequest):
-                raise refusals.unknown_session(worker)
-            if isinstance(request, worker_pb2.DrainWorkerRequest):
-                raise refusals.worker_not_found(worker)
-            # Results are judged by their tokens; the worker that they name is not heard by it.
-            cast(worker_pb2.ReportResultsRequest, request).worker = ""
 
-    def _is_of(self, worker: str, where: str) -> bool:
-        """Whether the session of a worker, if there is one, is of one namespace only; of one that
-        this leader knows by its leases, whether these are."""
-        session = self.node.sessions.by_worker.get(worker)
-        if session is None:
-            return True
-        if not session.unmet:
-            return all(namespace == where for namespace in session.kind[0])
-        found = leases.namespaces_of(self.node.replica.store, worker)
-        return set(found) <= {number_of(self.node, where)}
+    def _name_worker(self, request: Message, token: Token) -> None:
+        """Let a request say which worker it is about, in place of the id that others may have."""
+        if isinstance(request, worker_pb2.LeaseRequest):
+            request = request.hello
+        if isinstance(
+            request, WorkerHello | worker_pb2.HeartbeatRequest | worker_pb2.ReportResultsRequest
+        ):
+            request.worker = name_of(self.node, token.namespace, request.worker)
 
     def _now_ms(self) -> int:
         return self.node.sessions.wall_ms()

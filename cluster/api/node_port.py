@@ -74,6 +74,9 @@ class Node(Protocol):
     def introduce(self) -> None:
         """Tell the other nodes of this one, as it is now."""
 
+    def knows(self, level: int) -> bool:
+        """No member is known to be of a version before that feature level."""
+
     @property
     def needs_token(self) -> bool:
         """Nobody may call without an access token, not even before there is one."""

@@ -18,7 +18,6 @@ from ...statemachine.model.record import NamespaceRecord, parse
 from ...statemachine.tenants import namespaces
 from ..node import refusals
 from ..node.event_feed import Feed
-from ..node.hello import check
 from .node_port import Node
 
 NEAR_AMONG = (
@@ -35,7 +34,6 @@ async def need_of(node: Node, hello: worker_pb2.WorkerHello, timeout: float) -> 
     """
     if hello.welcomed or all(_there(node, name) for name in hello.namespaces):
         return
-    check(hello)
     for name in hello.namespaces:
         await need(node, name, timeout)
 

@@ -417,7 +417,9 @@ class Work:
         stream.caller, stream.heard = call.caller, heard
         if call.namespace:
             stream.only = places.number_of(node, call.namespace)
-        stream.session = self.sessions.open(hello.hello, stream, stream=True, caller=call.caller)
+        stream.session = self.sessions.open(
+            hello.hello, stream, stream=True, caller=call.caller, only=stream.only
+        )
         self.streams[stream] = None
         reading: asyncio.Task[None] | None = None
         try:

@@ -30,6 +30,7 @@ from .lasting import Lasting
 from .node_port import Node
 from .turns import Turns
 from .unary import OwnCall
+from .worker_names import sessions_of
 from .worker_stream import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
@@ -288,12 +289,16 @@ class WorkerCalls:
         wish = pages.read("workers", 0, text, request.page_size, request.page_token)
         after = wish.after.decode(errors="replace")
         sessions = self.node.sessions.by_worker
-        found = sorted(worker for worker in sessions if worker > after)
+        where = request.namespace
+        # Where the page ends must not name what is not to be seen.
+        found = sorted(
+            worker
+            for worker, session in sessions.items()
+            if worker > after and (not where or where in session.kind[0])
+        )
 
         def show(worker: str) -> worker_pb2.Worker | None:
             session = sessions[worker]
-            if request.namespace and request.namespace not in session.kind[0]:
-                return None
             return self._worker(session) if fits(session, terms) else None
 
         looked = itertools.count()
@@ -304,9 +309,10 @@ class WorkerCalls:
         sessions, hello = self.node.sessions, session.hello
         namespaces, queues, _, _ = session.kind
         worker = worker_pb2.Worker(
-            worker=session.worker, namespaces=namespaces, queues=queues, labels=dict(hello.labels),
-            handlers=hello.handlers, slots=hello.slots, leased=self._held(session.worker),
-            credits=session.credits, program=hello.program, draining=session.draining,
+            worker=keys.worker_id(session.worker), namespaces=namespaces, queues=queues,
+            labels=dict(hello.labels), handlers=hello.handlers, slots=hello.slots,
+            leased=self._held(session.worker), credits=session.credits, program=hello.program,
+            draining=session.draining,
         )  # fmt: skip
         set_ms(worker.connect_time, session.connected_ms)
         silent_ms = sessions.clock_ms() - session.heard_ms
@@ -321,10 +327,14 @@ class WorkerCalls:
             raise wrong(
                 "reason", f"has {len(request.reason)} characters; at most {REASON_CHARS} may be"
             )
-        session = self.node.sessions.find(request.worker)
-        if not request.validate_only and not session.draining:
-            session.drain(request.reason or "somebody asked for it")
-        return worker_pb2.DrainWorkerResponse(leased=self._held(request.worker))
+        found = sessions_of(self.node, call, request.worker)
+        if not found:
+            raise refusals.worker_not_found(request.worker)
+        for session in found:
+            if not request.validate_only and not session.draining:
+                session.drain(request.reason or "somebody asked for it")
+        leased = sum(self._held(session.worker) for session in found)
+        return worker_pb2.DrainWorkerResponse(leased=leased)
 
     # The state.
 

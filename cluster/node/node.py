@@ -405,6 +405,13 @@ class Node:
         """What the other nodes said of themselves."""
         return self.known.peer_infos
 
+    def knows(self, level: int) -> bool:
+        """No member is known to be of a version before that feature level."""
+        members = self.driver.core.config.members
+        return all(
+            info.feature_level >= level for name, info in self.peer_infos.items() if name in members
+        )
+
     @property
     def needs_token(self) -> bool:
         """Somebody of the cluster was told to let nobody in without an access token."""

@@ -21,7 +21,8 @@ from .applier import Applied
 
 logger = logging.getLogger(__name__)
 
-FEATURE_LEVEL = 2  # 2: the time of the state may be set back.
+# 2: the time of the state may be set back. 3: a worker is known by its tenant as well.
+FEATURE_LEVEL = 3
 FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
 

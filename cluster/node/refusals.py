@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import keys
 from .limits import Limits
 
 RETRY_MS = 100
@@ -173,6 +174,7 @@ def state_lost(node: str) -> Refused:
 
 
 def session_lost(worker: str, why: str) -> Rejection:
+    worker = keys.worker_id(worker)
     return Rejection(
         Reason.ERROR_REASON_SESSION_LOST,
         f"the session of worker {worker} is gone: {why}; stop its handlers and say hello again",

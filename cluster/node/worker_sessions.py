@@ -26,9 +26,9 @@ from ...statemachine.model.request import (
     WorkDone,
 )
 from ...statemachine.model.workers import Worker
-from .hello import check, take_held
+from .hello import take_held
 from .pending import PendingRequest
-from .refusals import backlog_full, session_lost, worker_not_found
+from .refusals import backlog_full, session_lost
 
 SESSIONS_MAX = 20_000
 CREDITS_MAX = 10_000
@@ -219,6 +219,7 @@ class Sessions:
         # Workers may count on from what the clock says; they cannot if it stands still.
         self.tells_time = True
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
+        # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, Session] = {}
         # The one that was silent for longest is first.
         self._heard: OrderedDict[Session, None] = OrderedDict()
@@ -238,13 +239,14 @@ class Sessions:
     # What workers do.
 
     def open(
-        self, hello: worker_pb2.WorkerHello, sink: WorkerSink, *, stream: bool, caller: str = ""
-    ) -> Session:
-        """A worker says hello. A session it had goes on; a stream it had is ended.
+        self, hello: worker_pb2.WorkerHello, sink: WorkerSink, *, stream: bool, caller: str = "",
+        only: int | None = None,
+    ) -> Session:  # fmt: skip
+        """A worker says hello, which was checked. A session it had goes on; a stream it had is
+        ended.
 
-        On a stream, leases that it does not hold end: they never reached it.
+        On a stream, leases that it does not hold end: they never reached it. See `Resume.only`.
         """
-        check(hello)
         hello, held = take_held(hello)
         session = self.by_worker.get(hello.worker)
         now_ms = self.clock_ms()
@@ -265,15 +267,9 @@ class Sessions:
         if session.draining:
             sink.drain(session.drain_reason)
         if stream:
-            session.resume, session.caller = Resume(session.worker, held, WORDS), caller
+            session.resume, session.caller = Resume(session.worker, held, WORDS, only=only), caller
             session.unheard = session.in_grant
             self.greet(session)
-        return session
-
-    def find(self, worker: str) -> Session:
-        session = self.by_worker.get(worker)
-        if session is None:
-            raise worker_not_found(worker)
         return session
 
     def heard(self, session: Session, at_ms: int | None = None) -> None:

@@ -28,7 +28,8 @@ def tell_dead_letters(node: Node, change: Change) -> None:
         run, job = parse(b"", found[0], RunRecord), parse(b"", found[1], JobRecord)
         says.warning(
             "run failed for good", job=job.name, run=keys.run_id(job.name, jid, occurrence),
-            attempt=run.attempt, token=run.token, worker=run.worker,
+            attempt=run.attempt, token=run.token,
+            worker=keys.worker_id(run.worker),
             error=run.error.message[:200] if run.error is not None else "",
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ class WorkerHello(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     WELCOMED_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
-    """Unique among all processes: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
+    """Unique among all processes of a tenant: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
     slots: _builtins.int
     """How many runs it can work on at once, for people and forecasts. At most 10,000; 0: not known."""
     program: _builtins.str
@@ -98,7 +98,8 @@ class WorkerHello(_message.Message):
         """For Work: all leases whose end was not acknowledged yet, those that it still works on and
         those whose report was sent or waits to be sent. Those it may not keep come back in `stops`.
         Leases of the session that are not listed never reached it, so they end, and their runs go back
-        to the queue, not counted. At most 10,000. For Lease: ignored.
+        to the queue, not counted. Those of namespaces that the access token is not for are answered
+        as if there were no such runs. At most 10,000. For Lease: ignored.
         """
 
     def __init__(
@@ -1206,7 +1207,7 @@ class Worker(_message.Message):
     LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
-    """Its id."""
+    """Its id; workers of several tenants may have the same one."""
     slots: _builtins.int
     """Runs it can work on at once."""
     leased: _builtins.int
@@ -1311,7 +1312,7 @@ class ListWorkersResponse(_message.Message):
     """Empty at the end."""
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Worker]:
-        """By id."""
+        """By tenant and id."""
 
     def __init__(
         self,
@@ -1369,7 +1370,7 @@ class DrainWorkerResponse(_message.Message):
 
     LEASED_FIELD_NUMBER: _builtins.int
     leased: _builtins.int
-    """Runs it still works on."""
+    """Runs it still works on; of several workers their sum."""
     def __init__(
         self,
         *,

@@ -49,7 +49,10 @@ class WorkerServiceStub(object):
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
     a random part. A new process takes a new id. A second stream under one id takes the session
-    over, and the first is ended with SESSION_LOST.
+    over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+    for another namespace, or for all, it is another worker, and neither hears of the other. So a
+    token may be changed for another one for the same namespace while leases stand, and is not
+    changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.
@@ -161,7 +164,10 @@ class WorkerServiceServicer(object):
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
     a random part. A new process takes a new id. A second stream under one id takes the session
-    over, and the first is ended with SESSION_LOST.
+    over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+    for another namespace, or for all, it is another worker, and neither hears of the other. So a
+    token may be changed for another one for the same namespace while leases stand, and is not
+    changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.
@@ -270,9 +276,11 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
-        leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
-        heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+        tenants have a worker of this id, a token for one namespace drains those that serve it alone,
+        and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
+        8), so if the leader is lost before the worker has heard, call again: Worker.draining says
+        whether it holds. Refused with WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -363,7 +371,10 @@ class WorkerService(object):
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
     a random part. A new process takes a new id. A second stream under one id takes the session
-    over, and the first is ended with SESSION_LOST.
+    over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+    for another namespace, or for all, it is another worker, and neither hears of the other. So a
+    token may be changed for another one for the same namespace while leases stand, and is not
+    changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.

@@ -50,7 +50,10 @@ class WorkerServiceStub:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
        a random part. A new process takes a new id. A second stream under one id takes the session
-       over, and the first is ended with SESSION_LOST.
+       over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+       for another namespace, or for all, it is another worker, and neither hears of the other. So a
+       token may be changed for another one for the same namespace while leases stand, and is not
+       changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
@@ -125,9 +128,11 @@ class WorkerServiceStub:
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
-    leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
-    heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+    tenants have a worker of this id, a token for one namespace drains those that serve it alone,
+    and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
+    8), so if the leader is lost before the worker has heard, call again: Worker.draining says
+    whether it holds. Refused with WORKER_NOT_FOUND.
     """
 
 @_typing.type_check_only
@@ -155,7 +160,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
        a random part. A new process takes a new id. A second stream under one id takes the session
-       over, and the first is ended with SESSION_LOST.
+       over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+       for another namespace, or for all, it is another worker, and neither hears of the other. So a
+       token may be changed for another one for the same namespace while leases stand, and is not
+       changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
@@ -227,9 +235,11 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _aio.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]  # type: ignore[assignment]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
-    leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
-    heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+    tenants have a worker of this id, a token for one namespace drains those that serve it alone,
+    and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
+    8), so if the leader is lost before the worker has heard, call again: Worker.draining says
+    whether it holds. Refused with WORKER_NOT_FOUND.
     """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -256,7 +266,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
        a random part. A new process takes a new id. A second stream under one id takes the session
-       over, and the first is ended with SESSION_LOST.
+       over, and the first is ended with SESSION_LOST. An id is the tenant's own: under access tokens
+       for another namespace, or for all, it is another worker, and neither hears of the other. So a
+       token may be changed for another one for the same namespace while leases stand, and is not
+       changed for one for another namespace, or for all, without losing them.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
@@ -386,9 +399,11 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.DrainWorkerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.DrainWorkerResponse, _abc.Awaitable[_worker_pb2.DrainWorkerResponse]]:
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
-        leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
-        heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+        tenants have a worker of this id, a token for one namespace drains those that serve it alone,
+        and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
+        8), so if the leader is lost before the worker has heard, call again: Worker.draining says
+        whether it holds. Refused with WORKER_NOT_FOUND.
         """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

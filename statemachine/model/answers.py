@@ -111,7 +111,7 @@ def run(view: View, run: Run) -> run_pb2.Run:
         if ms:
             set_ms(getattr(answer, name), ms)
     if record.state == run_pb2.RUN_STATE_RUNNING:
-        answer.worker = record.worker
+        answer.worker = keys.worker_id(record.worker)
     for name in ("payload", "result", "error"):
         if getattr(record, name) is not None:
             getattr(answer, name).CopyFrom(getattr(record, name))
@@ -135,7 +135,7 @@ def attempts(record: RunRecord) -> list[run_pb2.Attempt]:
     if record.leased_at_ms and (not found or found[-1].token != record.token):
         last = run_pb2.Attempt(
             number=record.attempt,
-            worker=record.worker,
+            worker=keys.worker_id(record.worker),
             token=record.token,
             start_time=timestamp(record.leased_at_ms),
         )
@@ -149,7 +149,7 @@ def attempts(record: RunRecord) -> list[run_pb2.Attempt]:
 def _attempt(item: AttemptRecord) -> run_pb2.Attempt:
     return run_pb2.Attempt(
         number=item.number,
-        worker=item.worker,
+        worker=keys.worker_id(item.worker),
         token=item.token,
         end=item.end,
         start_time=timestamp(item.started_at_ms),

@@ -24,7 +24,7 @@ ENDED = b"H"  # jid, inverted occurrence: runs that have ended, newest first
 LEDGER = b"L"  # jid, scheduled time
 QUEUE = b"Q"  # namespace, queue
 LANE = b"Z"  # lane
-SESSION = b"s"  # worker
+SESSION = b"s"  # worker, as its tenant has it (`worker_of`)
 UNIQUE = b"U"  # jid, key
 IDEMPOTENCY = b"I"  # hash of the request id
 AUDIT = b"A"  # inverted place
@@ -349,6 +349,18 @@ def name_of_limit_key(key: bytes) -> str:
 
 def session(worker: str) -> bytes:
     return SESSION + worker.encode()
+
+
+def worker_of(owner: str, worker: str) -> str:
+    """The name under which a worker is known of whose access token is for one namespace, or for all
+    ("" then). Neither has a slash, so no two of them have one name, and none that of a worker
+    without an owner: that is its id."""
+    return f"{owner}/{worker}"
+
+
+def worker_id(name: str) -> str:
+    """As it calls itself, and as people see it."""
+    return name.rpartition("/")[2]
 
 
 def unique(jid: int, key: str) -> bytes:

@@ -156,6 +156,8 @@ class Resume:
     # with tokens below this one.
     looked: int = 0
     token_from: int = 0
+    # The number of the only namespace of whose runs it may hear. None: of all.
+    only: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def _of_run(view: View, run: Run, workers: Workers) -> Obstacles:
     elif record.phase == phases.LEASED:
         asked = "; its end was asked for" if record.cancel_at_ms else ""
         since = clock_text(record.leased_at_ms)
-        message = f"{record.worker} has it since {since}, attempt {record.attempt}"
+        message = f"{keys.worker_id(record.worker)} has it since {since}, attempt {record.attempt}"
         yield _obstacle(Obstacle.KIND_RUNNING, message + asked, record.deadline_at_ms)
     elif record.phase in phases.WAITING:
         yield _held(view, run)

@@ -79,7 +79,7 @@ def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
         "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
         "job": job.name,
         "queue": view.need(keys.lane(run.lane), LaneRecord).queue,
-        "worker": run.worker if run.phase == LEASED else "",
+        "worker": keys.worker_id(run.worker) if run.phase == LEASED else "",
         "kind": run.error.kind if run.error else "",
         "flow": answers.flow_id(view, run) if run.flow_jid else "",
     }

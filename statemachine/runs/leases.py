@@ -90,7 +90,8 @@ def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, WorkD
     ahead = (key for key in _of(view, session) if key not in request.but)
     found = list(islice(ahead, request.most))
     error = run_pb2.RunError(
-        kind="lapsed", message=f"the worker {request.worker} was silent for too long"
+        kind="lapsed",
+        message=f"the worker {keys.worker_id(request.worker)} was silent for too long",
     )
     for count, key in enumerate(found):
         if count and view.is_full:
@@ -123,7 +124,7 @@ def resume(view: View, request: Resume, actor: str) -> Generator[None, None, Res
         if count and view.is_full:
             break
         count += 1
-        if (stop := _stop(view, session, token, run)) is not None:
+        if (stop := _stop(view, session, token, run, request.only)) is not None:
             stops.append(stop)
     left = replace(request, looked=first + count)
     is_done = left.looked == len(request.held)
@@ -177,16 +178,22 @@ def _end_unheard(view: View, worker: str, run: Run) -> None:
     spec = view.need(keys.job(run.jid), JobRecord).template.spec
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         # A worker that stopped its handlers by itself holds nothing either, so it may have begun.
-        message = f"the worker {worker} does not hold it any more, and it may have begun"
+        message = f"the worker {keys.worker_id(worker)} does not hold it any more, "
+        message += "and it may have begun"
         error = run_pb2.RunError(kind="lapsed", message=message)
         reports.attempt_failed(view, run, LAPSED, error)
     else:
         reports.put_back(view, run)
 
 
-def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) -> Stop | None:
-    """What a worker hears about a lease that it lists; None when it may simply go on."""
+def _stop(
+    view: View, session: SessionRecord | None, token: int, run_id: str, only: int | None
+) -> Stop | None:
+    """What a worker hears about a lease that it lists; None when it may simply go on. A run of a
+    namespace that it may not ask about is to it as one that is not there."""
     place = keys.run_key(run_id)
+    if place is not None and only not in (None, keys.namespace_of(place[0])):
+        place = None
     run = view.find_run(place) if place is not None else None
     record = run.record if run is not None else None
     if (

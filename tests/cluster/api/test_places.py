@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 from google.protobuf.message import Message
 
+from raftsched.cluster.api.worker_names import sessions_of
 from raftsched.cluster.api.worker_unary import Poll
 from raftsched.proto.contract import Method, Role, Scope, allows, methods
 from raftsched.proto.v1 import (
@@ -55,8 +56,6 @@ def verdicts(method: Method, role: Role.ValueType, bound: str, namespace: str) -
         return ("",)
     if method.scope != Scope.SCOPE_OF_WORK or not allows(role, method.needs):
         return ("FORBIDDEN",)
-    if method.name == "WorkerService/ReportResults":
-        return ("",)  # Without results, and their worker is not heard by it.
     if method.name == "WorkerService/DrainWorker":
         return ("WORKER_NOT_FOUND",)
     return ("SESSION_LOST" if method.heartbeat else "RUN_NOT_FOUND",)
@@ -165,7 +164,18 @@ async def admitted(served: Served, method: Method, request: Message, authorizati
         served.server._access.admit(call, request)
     except Refused as refusal:
         return refusal.rejection.word
-    return ""
+    return missed(served, call, request)
+
+
+def missed(served: Served, call: Anything, request: Anything) -> str:
+    """With what a call about a worker is answered that finds none. (Results are taken all the same,
+    by their tokens, and no worker is heard by it.)"""
+    if isinstance(request, worker_pb2.DrainWorkerRequest):
+        found = sessions_of(served.node, call, request.worker)
+        return "" if found else "WORKER_NOT_FOUND"
+    worker = getattr(request, "worker", None)
+    known = served.node.sessions.by_worker
+    return "" if worker is None or worker in known else "SESSION_LOST"
 
 
 @pytest.mark.parametrize("role", [Role.ROLE_EDITOR, Role.ROLE_ADMIN])

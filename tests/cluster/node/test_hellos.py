@@ -83,7 +83,7 @@ def test_what_others_say_does_not_wait_for_it(bench: Bench) -> None:
     [lease] = leased(bench, "other")
     found = [hello(bench, f"w{number}", HELD_MAX) for number in range(50)]
     turn(bench)
-    session = bench.sessions.find("other")
+    session = bench.sessions.by_worker["other"]
     session.report([success(lease)])
     bench.ask(due("asked", START_MS + 1_000))
     turn(bench)
