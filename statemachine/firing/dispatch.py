@@ -221,11 +221,15 @@ def _wake_job(view: View, jid: int, is_later: bool) -> None:
         # What is due now would replace a run that was not given the room that it came for.
         timers.set_job(view, job, view.now_ms)
         return
+    left_out_ms = 0
     if state.state != next_time.PAUSED:
+        due_ms = state.next_due_at_ms
         fire_due(view, job)
+        if job.definition.template.calendars:
+            left_out_ms = next_time.left_out_until(view, job, due_ms)
     if state.ledger_purge_at_ms or not state.live:
         _plan_purge(view, job)
-    next_time.reschedule(view, job)
+    next_time.reschedule(view, job, left_out_ms)
 
 
 def _wake_backlog(view: View, jid: int) -> None:

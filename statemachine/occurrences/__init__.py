@@ -13,6 +13,8 @@ time under every policy; the others are missed, and the policy chooses among tho
 maximum of ALL counts the missed ones only. What comes behind one that waits, waits as well, so the
 order stays. Where the overlap policy skips, the times that are in time together are one choice.
 Times less than a second apart that are in time come one by one, so a punctual job pays nothing.
+A job that is late and left out by a calendar rests, for twice as long as it was late and 15 s at
+most, so those that have nothing to run cannot keep a leader late.
 
 The ledger has exactly one outcome for each scheduled time. What did not run gets one entry for the
 whole stretch. A stretch ends before what was moved, added or skipped by hand, which has an outcome

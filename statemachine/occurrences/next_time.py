@@ -26,6 +26,9 @@ PAUSED = Status.STATE_PAUSED
 FINISHED = Status.STATE_FINISHED
 DELETING = Status.STATE_DELETING
 BROKEN = Status.STATE_BROKEN
+# A job that is late and left out by its calendars is looked at so soon again at the latest, as they
+# may be changed.
+LEFT_OUT_MS = 15 * limits.SECOND_MS
 
 
 class Unreadable(Exception):
@@ -268,8 +271,26 @@ def start(view: View, job: Job, plan: Plan) -> None:
         state.next_due_at_ms = max(due(plan, scheduled_ms), view.now_ms)
 
 
-def reschedule(view: View, job: Job) -> None:
-    """Set a job's state and timer to what lies ahead of it."""
+def left_out_until(view: View, job: Job, due_ms: int) -> int:
+    """Until when a job whose first time was due at an instant is not looked at; 0: until its next
+    time. One that is late and left out by a calendar rests for twice as long as it was late, so
+    thousands of them cost a leader little that had no time for them."""
+    state, late_ms = job.state, view.now_ms - due_ms
+    is_next = view.now_ms < state.next_due_at_ms < view.now_ms + LEFT_OUT_MS
+    if not due_ms or late_ms < limits.SECOND_MS or not is_next or state.after_end:
+        return 0
+    plan, at_ms = plan_of(view, job), state.next_scheduled_at_ms
+    ends = [
+        calendar.day_end(at_ms, plan.zone)
+        for _, calendar in plan.calendars
+        if calendar.leaves_out(at_ms, plan.zone)
+    ]
+    return min(view.now_ms + min(2 * late_ms, LEFT_OUT_MS), due(plan, max(ends, default=0)))
+
+
+def reschedule(view: View, job: Job, left_out_ms: int = 0) -> None:
+    """Set a job's state and timer to what lies ahead of it. `left_out_ms`: until when none of its
+    scheduled times may run."""
     state = job.state
     if state.state == ACTIVE:
         # Most have a next time, and are not asked.
@@ -286,7 +307,7 @@ def reschedule(view: View, job: Job) -> None:
             view.change_state(job).delete_at_ms = view.now_ms + state.delete_after_ms
     elif state.delete_at_ms:
         view.change_state(job).delete_at_ms = 0
-    at_ms = next_wake(view, state)
+    at_ms = next_wake(view, state, max(state.next_due_at_ms, left_out_ms))
     if at_ms != state.timer_at_ms:
         if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
             at_ms = _behind_due(view, state, at_ms)
@@ -330,8 +351,9 @@ def ahead(state: StateRecord) -> bool:
     return bool(state.edits) and any(edit.kind != SKIP for edit in state.edits)
 
 
-def next_wake(view: View, state: StateRecord) -> int:
-    """When something is to be done about a job, save for its backlog; 0 for never."""
+def next_wake(view: View, state: StateRecord, due_ms: int) -> int:
+    """When something is to be done about a job, save for its backlog, whose next time is looked at
+    at an instant; 0 for never."""
     if state.state == DELETING:
         return keys.LATER | view.now_ms
     if state.state == BROKEN:
@@ -341,16 +363,14 @@ def next_wake(view: View, state: StateRecord) -> int:
         return timers.earliest(state.pause_until_ms, purge_at_ms)
     if not state.edits:
         if not state.delete_at_ms and not purge_at_ms:
-            return state.next_due_at_ms
-        return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
+            return due_ms
+        return timers.earliest(due_ms, state.delete_at_ms, purge_at_ms)
     edited = [
         edit.moved_to_ms if edit.kind == MOVE else edit.scheduled_at_ms
         for edit in state.edits
         if edit.kind != SKIP
     ]
-    return timers.earliest(
-        state.next_due_at_ms, state.delete_at_ms, purge_at_ms, min(edited, default=0)
-    )
+    return timers.earliest(due_ms, state.delete_at_ms, purge_at_ms, min(edited, default=0))
 
 
 def edit_due(edit: EditRecord) -> int:

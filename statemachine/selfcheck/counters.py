@@ -37,7 +37,7 @@ from ..model.record import (
 )
 from ..model.timers import earliest
 from ..model.view import View
-from ..occurrences.next_time import DELETING, next_wake
+from ..occurrences.next_time import DELETING, LEFT_OUT_MS, next_wake
 from ..runs.lanes import MARK
 from .entries import edge_wanted
 
@@ -207,14 +207,16 @@ def _of_state(
     wanted["after_end"] = rests
     wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
     wanted["may_finish"] = bool(spec.schedules) and not rests and not spec.upstream.jobs
-    wanted["timer_at_ms"] = _timer_of(View(store, 0), state)
+    wanted["timer_at_ms"] = _timer_of(View(store, 0), job, state)
     return wanted
 
 
-def _timer_of(view: View, state: StateRecord) -> int:
-    """Where a job's timer must stand; one that is behind its time may stand behind what was due."""
-    at_ms = next_wake(view, state)
-    if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
+def _timer_of(view: View, job: JobRecord, state: StateRecord) -> int:
+    """Where a job's timer must stand; one that is behind its time may stand behind what was due,
+    and one whose calendars may leave out its next times a little later."""
+    at_ms = next_wake(view, state, state.next_due_at_ms)
+    latest_ms = view.now_ms + (LEFT_OUT_MS if job.template.calendars else 0)
+    if 0 < at_ms <= state.timer_at_ms <= latest_ms:
         return state.timer_at_ms
     # A job that is to be deleted stands among what can wait; and in a state that was
     # written before, the timer of a job fires for its backlog, too.
