@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 
-from ....proto.v1 import run_pb2, worker_pb2
+from ....proto.v1 import access_pb2, namespace_pb2, options_pb2, run_pb2, worker_pb2
 from . import http2
 from .attack import attack
 from .field import Field, Stream
@@ -261,3 +263,53 @@ async def sessions_that_come_and_go(field: Field) -> None:
 
     async with field.tasks(again(number) for number in range(20)):
         await field.rest()
+
+
+@attack("-", 4)
+async def ids_of_others(field: Field) -> None:
+    """Workers say hello under the ids of other tenants' workers, list what those may hold, and keep
+    ids that others come with later."""
+    ids = ["by-0", *(f"w{group}-{number}" for group in range(3) for number in range(10)),
+           *(f"{field.namespace}-{number}" for number in range(20))]  # fmt: skip
+    secret = await other_tenant(field)
+    came: set[str] = set()
+    async with field.tasks(squat(field, worker) for worker in ids):
+        while field.goes_on and len(came) < len(ids):
+            for worker in ids:
+                hello = worker_pb2.WorkerHello(worker=worker, namespaces=[f"{field.namespace}-b"])
+                if await field.meet(worker_pb2.WorkRequest(hello=hello), role=secret):
+                    came.add(worker)
+        await field.rest()
+    if kept_out := sorted(set(ids) - came):
+        field.wrong(f"{len(kept_out)} workers of another tenant never came, first {kept_out[0]}")
+
+
+async def other_tenant(field: Field) -> str:
+    """Another tenant; the secret of its workers."""
+    space = f"{field.namespace}-b"
+    made = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name=space))
+    await field.need(made, namespace_pb2.Namespace, role="admin")
+    token = access_pb2.AccessToken(name=space, role=options_pb2.ROLE_WORKER, namespace=space)
+    asked = access_pb2.CreateAccessTokenRequest(access_token=token, request_id=space)
+    answer = access_pb2.CreateAccessTokenResponse
+    return (await field.need(asked, answer, role="admin")).secret
+
+
+async def squat(field: Field, worker: str) -> None:
+    """Hold a stream open under an id, and see what is said of leases that are not ours."""
+    hello = worker_pb2.WorkerHello(worker=worker, namespaces=[field.namespace])
+    now_ms = int(time.time() * 1000) // 1000 * 1000
+    for token, (space, job, ago) in enumerate(product(range(1, 4), range(1, 11), range(10))):
+        run = f"pulse-{job - 1}.{space << 40 | job}.{now_ms - 1000 * ago}.0"
+        hello.held.add(run=run, token=token + 1)
+
+    async def look(stream: Stream) -> None:
+        while True:
+            for stop in (await stream.read()).stops:
+                if "the run is unknown" not in stop.message:
+                    field.wrong(
+                        f"a worker of {field.namespace} hears of {stop.run}: {stop.message}"
+                    )
+
+    while field.goes_on:
+        await field.meet(worker_pb2.WorkRequest(hello=hello), look)
