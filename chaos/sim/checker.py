@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from ...cluster.raft.core import Core
 from ...cluster.raft.journal import Journal, JournalLimits
 from ...cluster.raft.message import Message, VoteReply
-from ...cluster.raft.walled import LEADER
+from ...cluster.raft.raft import Raft
 from .disk import SimDisk
 from .world import Violation
 
@@ -49,21 +48,21 @@ class Checker:
         if self.digests.setdefault(index, digest) != digest:
             self.fail(f"A1 {node} has digest {digest} at {index}, others {self.digests[index]}")
 
-    def stepped(self, node: str, core: Core, before: tuple[int, int]) -> tuple[int, int]:
+    def stepped(self, node: str, core: Raft, before: tuple[int, int]) -> tuple[int, int]:
         """E1, L1, L2, K1; returns commit and applied, to be given again next time."""
-        commit, applied = core.commit, core.last_applied
+        commit, applied = core.node.commit, core.last_applied
         if commit < before[0] or applied < before[1]:
             self.fail(f"K1 {node} went back from {before} to {(commit, applied)}")
         if commit > core.journal.last_index:
             self.fail(f"K1 {node} has committed {commit} of {core.journal.last_index} entries")
-        if core.role == LEADER and core.term not in self.leaders:
+        if core.node.leads and core.term not in self.leaders:
             self.leaders[core.term] = node
             # A candidate may wake up to win an election of a term that is long over; it owes
             # only what was committed in terms before its own.
             owed = max((top for term, top in self.tops.items() if term < core.term), default=0)
             if core.journal.last_index < owed:
                 self.fail(f"L2 {node} leads with {core.journal.last_index} < {owed} acknowledged")
-        if core.role == LEADER and self.leaders[core.term] != node:
+        if core.node.leads and self.leaders[core.term] != node:
             self.fail(f"E1 {node} and {self.leaders[core.term]} lead in term {core.term}")
         journal = core.journal
         start = max(before[0], journal.base_index) + 1
@@ -76,13 +75,13 @@ class Checker:
                 )
         return commit, applied
 
-    def believed(self, leader: Core, peer: str, follower: Core) -> None:
+    def believed(self, leader: Raft, peer: str, follower: Raft) -> None:
         """What a leader believes of a follower is so, once the follower is in its term."""
-        progress = leader.progress.get(peer)
+        progress = leader.replication.progress.get(peer)
         member = leader.config.members.get(peer)
         if progress is None or member is None or member.incarnation != follower.incarnation:
             return
-        if leader.role != LEADER or leader.term != follower.term or not progress.match:
+        if not leader.node.leads or leader.term != follower.term or not progress.match:
             return
         match, journal = progress.match, follower.journal
         if match < max(journal.base_index, leader.journal.base_index):

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ...cluster.raft.core import Core
 from ...cluster.raft.faults import Refused
-from ...cluster.raft.walled import LEADER
+from ...cluster.raft.raft import Raft
 from .world import Violation
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Call:
     def leads(self) -> bool:
         """Tell whether the node that was asked still leads in the term in which it was."""
         core = self.node.core
-        return core is not None and core.role == LEADER and core.term == self.term
+        return core is not None and core.node.leads and core.term == self.term
 
 
 class Caller(Protocol):
@@ -112,7 +111,7 @@ class Client:
 
         self.ask(call, lambda core: core.read(reply), self.go)
 
-    def ask(self, call: Call, do: Callable[[Core], None], again: Callable[[], None]) -> None:
+    def ask(self, call: Call, do: Callable[[Raft], None], again: Callable[[], None]) -> None:
         """Call a node on its loop; come back later if it refuses, is gone, or takes long."""
         node = call.node
         self.current = call

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from ...cluster.node.leader_loop import Leader
 from ...cluster.node.worker_sessions import Sessions
-from ...cluster.raft.core import Core
 from ...cluster.raft.faults import Damaged
 from ...cluster.raft.journal import Journal
 from ...cluster.raft.message import Message
-from ...cluster.raft.walled import LEADER
+from ...cluster.raft.raft import Raft
 from .checker import Checker, holds
 from .client import Caller, Client
 from .faults import Faults
@@ -24,7 +23,7 @@ LEADER_WITHIN = 2.0  # DESIGN.md has the sum.
 CAUGHT_UP_WITHIN = 10.0
 
 
-def release(core: Core) -> list[tuple[str, Message]]:
+def release(core: Raft) -> list[tuple[str, Message]]:
     return core.outbox.release(core.journal.synced)
 
 
@@ -32,12 +31,12 @@ def release(core: Core) -> list[tuple[str, Message]]:
 class Kit:
     """What nodes are made of; a mutant has one part exchanged, or a rule for the time it runs."""
 
-    core: type[Core] = Core
+    core: type[Raft] = Raft
     leader: type[Leader] = Leader
     sessions: type[Sessions] = Sessions
     rules: Callable[[], AbstractContextManager[None]] = nullcontext
     journal: type[Journal] = Journal
-    release: Callable[[Core], list[tuple[str, Message]]] = release
+    release: Callable[[Raft], list[tuple[str, Message]]] = release
 
 
 Schedule = Callable[["Cluster"], None]
@@ -180,7 +179,7 @@ class Cluster:
             client.stopped = True
         begun = world.now
         if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.level(names)):
-            where = {n: (c.last_applied, c.commit) for n in names if (c := self.nodes[n].core)}
+            where = {n: (c.last_applied, c.node.commit) for n in names if (c := self.nodes[n].core)}
             raise Violation(f"not caught up after {CAUGHT_UP_WITHIN} s: {where}")
         world.run(world.now + 0.5)
         self.check_end(names)
@@ -192,9 +191,9 @@ class Cluster:
         """Tell whether a majority follows one of these, in its term."""
         cores = [c for n in names if (c := self.nodes[n].core) is not None]
         return any(
-            core.role == LEADER
+            core.node.leads
             and core.config.majority(
-                {c.me for c in cores if (c.leader, c.term) == (core.me, core.term)}
+                {c.me for c in cores if (c.node.leader, c.term) == (core.me, core.term)}
             )
             for core in cores
         )
@@ -209,9 +208,8 @@ class Cluster:
         # One that turns out to have been removed is not kept up to date.
         names[:] = [n for n in names if n in leader.core.config.members]
         cores = [self.nodes[n].core for n in names]
-        return (
-            len({(c.last_applied, c.commit, c.journal.last_index) if c else () for c in cores}) == 1
-        )
+        ends = {(c.last_applied, c.node.commit, c.journal.last_index) if c else () for c in cores}
+        return len(ends) == 1
 
     def check_end(self, names: list[str]) -> None:
         """Everything acknowledged is in everyone's state, and the states are equal."""

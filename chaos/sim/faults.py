@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...cluster.raft.core import Core
 from ...cluster.raft.faults import Refused
 from ...cluster.raft.membership import Configuration
+from ...cluster.raft.raft import Raft
 from ...cluster.raft.record import HEADER_BYTES, SEAL
 from ...cluster.raft.segment import SUFFIX, read
 from .disk import SimDisk
@@ -166,7 +166,7 @@ class Faults:
             self.world.fault(f"{node.name} writes an entry of a later release")
             core = node.core
             body = b'{"id":"later-%d","key":"later","add":"y"}' % core.journal.last_index
-            core.add_entry(16, body, lambda _: None)
+            core.proposals.add(16, body, lambda _: None)
             node.poke()
 
     def jump(self) -> None:
@@ -187,10 +187,10 @@ class Faults:
         if leader is None or leader.core is None:
             return False
         core = leader.core
-        if core.config_index > core.commit:
+        if core.members.config_index > core.node.commit:
             return False
         for name in list(self.cluster.wiped):
-            progress = core.progress.get(name)
+            progress = core.replication.progress.get(name)
             node = self.cluster.nodes[name]
             member = core.config.members.get(name)
             back = (
@@ -285,9 +285,10 @@ class Faults:
         spare = self.cluster.nodes[self.cluster.spare]
         leader = self.cluster.leader()
         core = leader.core if leader is not None else None
-        if core is not None and core.config_index % 2:
-            names, there = sorted(core.config.members), f"moved:{1 + core.config_index % 60_000}"
-            name = names[core.config_index % len(names)]
+        index = core.members.config_index if core is not None else 0
+        if core is not None and index % 2:
+            names, there = sorted(core.config.members), f"moved:{1 + index % 60_000}"
+            name = names[index % len(names)]
             self.ask(lambda core, now: core.move_member(name, there, "", now, lambda _: None))
         elif spare.core is None and spare.life == 0:
             self.cluster.contacts[spare.name] = f"{spare.name}:1"
@@ -297,7 +298,7 @@ class Faults:
         elif core is not None and len(core.config.voters) > len(self.cluster.first_names):
             self.ask(lambda core, now: core.remove_member(spare.name, now, lambda _: None))
 
-    def ask(self, call: Callable[[Core, float], None]) -> None:
+    def ask(self, call: Callable[[Raft, float], None]) -> None:
         leader = self.cluster.leader()
         if leader is not None and leader.core is not None:
             try:
@@ -335,7 +336,7 @@ class Faults:
                 raise Violation(f"{node.name} with a whole disk does not start: {node.broken}")
         return chosen
 
-    def stands(self, core: Core, index: int) -> bool:
+    def stands(self, core: Raft, index: int) -> bool:
         """Whether what a node has at an index was committed, or may be: a leader that was cut off
         may hold another entry than the one that was."""
         journal, term = core.journal, self.cluster.checker.terms.get(index)
@@ -347,7 +348,7 @@ class Faults:
         for node in cluster.nodes.values():
             node.future = node.future or "upgrade" in self.options.faults
             if node.core is not None and node.future:
-                node.core.known_kinds |= {16}
+                node.core.applying.known_kinds |= {16}
             if node.core is None and node.life:
                 node.start()
         cores = [n.core for n in cluster.nodes.values() if n.core is not None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from ...cluster.raft.core import Core
 from ...cluster.raft.journal import Journal, JournalLimits
 from ...cluster.raft.message import Introduce, Message
 from ...cluster.raft.port import Settings
+from ...cluster.raft.raft import Raft
 from .disk import SimDisk
 from .register import Register
 
@@ -38,7 +38,7 @@ class Node:
         dice = random.Random(f"{self.name}/{self.lives}")
         self.machine = Register(self.disk, lambda i, data, _: self.applied.append((i, data)))
         journal = Journal(self.disk, LIMITS, "00112233445566aa")
-        self.core = Core(
+        self.core = Raft(
             self.name, self.contacts, journal, self.disk, self.machine, self,
             dice, self.settings, now,
         )  # fmt: skip

@@ -9,14 +9,22 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 
-from ...cluster.raft.core import Core
+from ...cluster.raft.adapter import CANDIDATE, LEADER
+from ...cluster.raft.applying import Applying
+from ...cluster.raft.election import Election
 from ...cluster.raft.faults import Fatal, Unsupported
+from ...cluster.raft.follower import Follower
 from ...cluster.raft.journal import Batch, Entry, Journal
+from ...cluster.raft.manifest import Manifest
+from ...cluster.raft.member_changes import MemberChanges
 from ...cluster.raft.membership import Configuration
-from ...cluster.raft.message import Append, AppendAck, HeartbeatAck, Message, Offer, Vote, VoteReply
-from ...cluster.raft.port import Machine, Reply
-from ...cluster.raft.snapshot import Manifest
-from ...cluster.raft.walled import CANDIDATE, LEADER
+from ...cluster.raft.message import Append, AppendAck, HeartbeatAck, Message, Vote, VoteReply
+from ...cluster.raft.port import Reply
+from ...cluster.raft.proposals import Proposals
+from ...cluster.raft.raft import Raft
+from ...cluster.raft.reads import Reads
+from ...cluster.raft.replication import Replication
+from ...cluster.raft.snapshot_receiver import SnapshotReceiver
 from .cluster import Kit, Schedule
 from .directed import figure_8, late_ack, lone_leader
 from .disk import SimDisk
@@ -46,36 +54,43 @@ from .rule_mutants import (
 )
 
 
-class A1Truncates(Core):
+def core_of(part: type[object]) -> type[Raft]:
+    """Return a core in which this takes the place of the part that it is derived from."""
+    names = [name for name, made in vars(Raft).items() if isinstance(made, type)]
+    [name] = [name for name in names if issubclass(part, getattr(Raft, name))]
+    return type("BrokenRaft", (Raft,), {name: part})
+
+
+class A1Truncates(Follower):
     """A follower deletes everything behind `prev`, also what is the same."""
 
     def store(self, message: Append) -> int:
-        if message.prev < self.journal.last_index and message.prev >= self.commit:
+        if message.prev < self.journal.last_index and message.prev >= self.node.commit:
             self.journal._void_from(message.prev + 1)
         return super().store(message)
 
     def on_append(self, peer: str, message: Append, now: float) -> None:
         super().on_append(peer, message, now)
-        if self.commit > self.journal.last_index:
-            self.commit = self.journal.last_index
+        if self.node.commit > self.journal.last_index:
+            self.node.commit = self.journal.last_index
 
 
-class A2CommitsUnverifiedTail(Core):
+class A2CommitsUnverifiedTail(SnapshotReceiver):
     """The offer of a snapshot raises commit over a log that nobody compared."""
 
-    def on_offer(self, peer: str, offer: Offer, now: float) -> None:
-        super().on_offer(peer, offer, now)
-        index = min(Manifest.decode(offer.manifest).index, self.journal.last_index)
-        if index > self.commit and not self.installing:
-            self.commit = index
+    def on_offer(self, peer: str, manifest: Manifest, now: float) -> None:
+        super().on_offer(peer, manifest, now)
+        index = min(manifest.index, self.node.journal.last_index)
+        if index > self.node.commit and not self.node.installing:
+            self.node.commit = index
 
 
-class A3DropsTheSuffix(Core):
+class A3DropsTheSuffix(Raft):
     """At start the journal must begin exactly where the snapshot ends, or it is cleared."""
 
-    def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
-        super().stand_on_snapshot(journal, machine)
-        latest = self.snapshots.latest
+    def stand_on_snapshot(self) -> None:
+        super().stand_on_snapshot()
+        journal, machine, latest = self.journal, self.machine, self.snapshots.latest
         if latest is not None and journal.base_index != latest.index:
             machine.restore(f"snapshots/{latest.index:020d}")
             journal.reset(latest.index, latest.term, latest.configs)
@@ -100,14 +115,14 @@ class A4RewritesInPlace(Journal):
         self.synced_index = synced
 
 
-class A5IgnoresTheTermOfRounds(Core):
+class A5IgnoresTheTermOfRounds(Replication):
     """The answer to a heartbeat counts whatever term it was given in."""
 
     def on_heartbeat_ack(self, peer: str, incarnation: int, ack: HeartbeatAck, now: float) -> None:
-        super().on_heartbeat_ack(peer, incarnation, ack._replace(term=self.term), now)
+        super().on_heartbeat_ack(peer, incarnation, ack._replace(term=self.node.term), now)
 
 
-class A5IgnoresTheTermOfAcks(Core):
+class A5IgnoresTheTermOfAcks(Replication):
     """The answer to entries counts whatever term it was given in.
 
     The swarm has not met the schedule in hundreds of seeds: the follower must have lost the entry
@@ -116,36 +131,36 @@ class A5IgnoresTheTermOfAcks(Core):
 
     def on_append_ack(self, peer: str, incarnation: int, ack: AppendAck, now: float) -> None:
         if ack.ok and ack.at <= self.journal.last_index:
-            ack = ack._replace(term=self.term)
+            ack = ack._replace(term=self.node.term)
         super().on_append_ack(peer, incarnation, ack, now)
 
 
-class CommitsOldTerms(Core):
+class CommitsOldTerms(Replication):
     """Copies of an entry of an old term commit it (figure 8 of the Raft paper)."""
 
     def advance_commit(self) -> None:
-        voters, durable = self.config.voters, self.journal.synced_index
-        match = [durable if v == self.me else self.progress[v].match for v in voters]
+        voters, durable = self.members.config.voters, self.journal.synced_index
+        match = [durable if v == self.node.me else self.progress[v].match for v in voters]
         index = min(durable, sorted(match, reverse=True)[len(voters) // 2])
-        if index > self.commit:
-            self.move_commit(index)
+        if index > self.node.commit:
+            self.node.move_commit(index)
 
 
-class CountsWhatItHasNotSynced(Core):
+class CountsWhatItHasNotSynced(Replication):
     """A leader counts itself for an entry that its own disk is still writing."""
 
     def advance_commit(self) -> None:
-        voters, last = self.config.voters, self.journal.last_index
-        match = [last if v == self.me else self.progress[v].match for v in voters]
+        voters, last = self.members.config.voters, self.journal.last_index
+        match = [last if v == self.node.me else self.progress[v].match for v in voters]
         index = sorted(match, reverse=True)[len(voters) // 2]
-        if index > self.commit and self.journal.term_at(index) == self.term:
-            self.commit = index
+        if index > self.node.commit and self.journal.term_at(index) == self.node.term:
+            self.node.commit = index
 
 
 COMMITS: weakref.WeakKeyDictionary[SimDisk, int] = weakref.WeakKeyDictionary()
 
 
-class A6BelievesTheCommitIndex(Core):
+class A6BelievesTheCommitIndex(Raft):
     """The commit index is kept apart from the journal, at once, and believed at start."""
 
     began = False
@@ -155,99 +170,100 @@ class A6BelievesTheCommitIndex(Core):
         assert isinstance(disk, SimDisk)
         if not self.began:
             self.began = True
-            self.commit = max(self.commit, COMMITS.get(disk, 0))
+            self.node.commit = max(self.node.commit, COMMITS.get(disk, 0))
         more = super().step(now)
-        COMMITS[disk] = max(COMMITS.get(disk, 0), self.commit)
+        COMMITS[disk] = max(COMMITS.get(disk, 0), self.node.commit)
         return more
 
 
-class A7CallsBackBeforeCounting(Core):
+class A7CallsBackBeforeCounting(Applying):
     """A caller that raises keeps its entry from being counted."""
 
     def apply_entry(self, entry: Entry) -> None:
         self.carry_out(entry)
-        waiter = self.waiting.get(entry.index)
+        waiter = self.proposals.waiting.get(entry.index)
         if waiter is not None:
-            del self.waiting[entry.index]
-            self.waiting_bytes -= waiter[1]
+            del self.proposals.waiting[entry.index]
+            self.proposals.bytes -= waiter[1]
             try:
                 waiter[2](entry.index if waiter[0] == entry.term else None)
             except Fatal:
                 raise
             except RuntimeError:
                 return
-        self.last_applied = entry.index
-        self.applied_entry(entry)
+        self.node.applied = entry.index
+        self.count_applied(entry)
 
     def apply_committed(self) -> bool:
-        limit = min(self.commit, self.journal.synced_index)
-        if not self.installing and self.last_applied < limit:
-            entry = self.journal.entry(self.last_applied + 1)
+        limit = min(self.node.commit, self.journal.synced_index)
+        if not self.node.installing and self.node.applied < limit:
+            entry = self.journal.entry(self.node.applied + 1)
             self.apply_entry(entry)
-        return self.last_applied < limit
+        return self.node.applied < limit
 
 
-class A8SkipsWhatItDoesNotKnow(Core):
+class A8SkipsWhatItDoesNotKnow(Applying):
     """An entry of a later release is left out and not counted."""
 
     def apply_entry(self, entry: Entry) -> None:
         try:
             super().apply_entry(entry)
         except Unsupported:
-            self.last_applied = entry.index
+            self.node.applied = entry.index
 
 
-class A9GoesOnAfterLosingApplied(Core):
+class A9GoesOnAfterLosingApplied(Follower):
     """Applied entries are deleted, and the node goes on as if nothing were wrong."""
 
-    def void_from(self, index: int) -> None:
+    def check_truncation(self, index: int) -> None:
         """No objection."""
 
     def store(self, message: Append) -> int:
         if message.prev < self.journal.last_index:
             self.journal._void_from(max(message.prev, self.journal.base_index) + 1)
         verified = super().store(message)
-        self.commit = min(self.commit, self.journal.last_index)
+        self.node.commit = min(self.node.commit, self.journal.last_index)
         return verified
 
 
-class A10StartsEmpty(Core):
+class A10StartsEmpty(Raft):
     """Whoever has lost its state and its snapshot goes on with an empty state."""
 
     def step(self, now: float) -> bool:
-        if self.bereft:
-            self.bereft = False
-            self.commit = self.last_applied = self.journal.base_index
+        if self.node.bereft:
+            self.node.bereft = False
+            self.node.commit = self.node.applied = self.journal.base_index
         return super().step(now)
 
 
-class P6ServesCorruption(Core):
+class P6ServesCorruption(Raft):
     """A damaged snapshot is taken for what was written."""
 
-    def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
+    def stand_on_snapshot(self) -> None:
         self.snapshots.verify = lambda manifest: None  # type: ignore[method-assign]  # No digests.
-        super().stand_on_snapshot(journal, machine)
+        super().stand_on_snapshot()
 
 
-class A11TakesAnyOffer(Core):
+class A11TakesAnyOffer(SnapshotReceiver):
     """A snapshot that is older than the state takes its place."""
 
     def has_snapshot(self, manifest: Manifest) -> bool:
-        return manifest.index <= self.journal.base_index
+        return manifest.index <= self.node.journal.base_index
 
     def installed(self, manifest: Manifest) -> None:
-        self.commit = min(self.commit, manifest.index - 1)
-        self.last_applied = min(self.last_applied, self.commit)
-        self.journal.reset(manifest.index, manifest.term, manifest.configs)
+        node = self.node
+        node.commit = min(node.commit, manifest.index - 1)
+        node.applied = min(node.applied, node.commit)
+        node.journal.reset(manifest.index, manifest.term, manifest.configs)
         super().installed(manifest)
 
 
-class C4RepairsOneByOne(Core):
+class C4RepairsOneByOne(Replication):
     """A refusal takes `next` for granted, beyond the end of the log too, and asks no more."""
 
     def on_append_ack(self, peer: str, incarnation: int, ack: AppendAck, now: float) -> None:
         progress = self.progress.get(peer)
-        if not ack.ok and progress is not None and ack.term == self.term:
+        if not ack.ok and progress is not None and ack.term == self.node.term:
             progress.heard_at = now
             progress.next = max(progress.match + 1, ack.prev)
             progress.probing, progress.probe_at = True, now + self.settings.heartbeat
@@ -257,36 +273,36 @@ class C4RepairsOneByOne(Core):
         super().on_append_ack(peer, incarnation, ack, now)
 
 
-class C10LeavesCallersWaiting(Core):
+class C10LeavesCallersWaiting(Proposals):
     """Whoever waits on a leader that steps down, or is jumped over, waits for ever.
 
     The entry that comes in place of the awaited one answers too. So chance shows it only where a
     cluster has no leader for longer than a caller may wait, which one seed in some forty has.
     """
 
-    def fail_waiting(self, upto: int | None = None) -> None:
+    def fail(self, upto: int | None = None) -> None:
         """Tell nobody."""
 
 
-class VotesTwice(Core):
+class VotesTwice(Election):
     """A13 and the like: a vote is given to whoever asks last."""
 
     def on_vote(self, peer: str, ask: Vote, now: float) -> None:
-        if ask.term == self.term and self.role not in (LEADER, CANDIDATE):
+        if ask.term == self.node.term and self.node.role not in (LEADER, CANDIDATE):
             mine = (self.journal.last_term, self.journal.last_index)
             if (ask.last_term, ask.last) >= mine:
-                self.send(peer, VoteReply(self.term, True))
+                self.outbox.send(peer, VoteReply(self.node.term, True))
                 return
         super().on_vote(peer, ask, now)
 
 
-class ReadsWithoutARound(Core):
+class ReadsWithoutARound(Reads):
     """A leader believes in itself."""
 
-    def tick_reads(self, now: float) -> None:
-        self.confirmed_reads += [(self.commit, reply) for reply in self.new_reads]
-        self.new_reads = []
-        super().tick_reads(now)
+    def tick(self, now: float) -> None:
+        self.confirmed += [(self.node.commit, reply) for reply in self.new]
+        self.new = []
+        super().tick(now)
 
 
 class SyncsNothing(Journal):
@@ -299,19 +315,18 @@ class SyncsNothing(Journal):
         return batch
 
 
-class ForgetsProgressOfDisk(Core):
+class ForgetsProgressOfDisk(MemberChanges):
     """A leader keeps what it knew of the disk that was replaced."""
 
-    def change_members(
-        self, config: Configuration, now: float, reply: Reply = lambda _: None
-    ) -> None:
-        before = dict(self.progress)
-        super().change_members(config, now, reply)
-        for peer in sorted(before.keys() & self.progress.keys()):
-            self.progress[peer] = replace(before[peer], disk=self.progress[peer].disk)
+    def change(self, config: Configuration, now: float, reply: Reply = lambda _: None) -> None:
+        progress = self.replication.progress
+        before = dict(progress)
+        super().change(config, now, reply)
+        for peer in sorted(before.keys() & progress.keys()):
+            progress[peer] = replace(before[peer], disk=progress[peer].disk)
 
 
-def speaks_too_soon(core: Core) -> list[tuple[str, Message]]:
+def speaks_too_soon(core: Raft) -> list[tuple[str, Message]]:
     """B1: messages leave before what they say is durable."""
     return core.outbox.release(core.journal.end)
 
@@ -330,38 +345,46 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("A1", Kit(core=A1Truncates), 20),
-    Mutant("A2", Kit(core=A2CommitsUnverifiedTail), 100, frozenset({"isolate", "kill"})),
+    Mutant("A1", Kit(core=core_of(A1Truncates)), 20),
+    Mutant(
+        "A2", Kit(core=core_of(A2CommitsUnverifiedTail)), 100, frozenset({"isolate", "kill"})
+    ),
     Mutant("A3", Kit(core=A3DropsTheSuffix), 50, frozenset({"snapshot", "power_all"})),
     Mutant("A4", Kit(journal=A4RewritesInPlace), 300, frozenset({"snapshot", "power_all"})),
     Mutant(
         "A5-rounds",
-        Kit(core=A5IgnoresTheTermOfRounds),
+        Kit(core=core_of(A5IgnoresTheTermOfRounds)),
         200,
         frozenset({"late", "halves", "isolate"}),
         nodes=5,
     ),
-    Mutant("A5-entries", Kit(core=A5IgnoresTheTermOfAcks), 5, schedule=late_ack),
-    Mutant("figure-8", Kit(core=CommitsOldTerms), 5, schedule=figure_8),
+    Mutant("A5-entries", Kit(core=core_of(A5IgnoresTheTermOfAcks)), 5, schedule=late_ack),
+    Mutant("figure-8", Kit(core=core_of(CommitsOldTerms)), 5, schedule=figure_8),
     Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "slow_disk"})),
-    Mutant("A7", Kit(core=A7CallsBackBeforeCounting), 20, frozenset({"raise"})),
-    Mutant("A8", Kit(core=A8SkipsWhatItDoesNotKnow), 30, frozenset({"upgrade"})),
-    Mutant("A9", Kit(core=A9GoesOnAfterLosingApplied), 20),
+    Mutant("A7", Kit(core=core_of(A7CallsBackBeforeCounting)), 20, frozenset({"raise"})),
+    Mutant("A8", Kit(core=core_of(A8SkipsWhatItDoesNotKnow)), 30, frozenset({"upgrade"})),
+    Mutant("A9", Kit(core=core_of(A9GoesOnAfterLosingApplied)), 20),
     Mutant("A10", Kit(core=A10StartsEmpty), 100, frozenset({"rot", "kill"})),
     Mutant("P6", Kit(core=P6ServesCorruption), 100, frozenset({"rot", "kill"})),
-    Mutant("A11", Kit(core=A11TakesAnyOffer), 100, frozenset({"snapshot", "slow_link"})),
-    Mutant("C4", Kit(core=C4RepairsOneByOne), 100, frozenset({"isolate", "cut"})),
-    Mutant("C10", Kit(core=C10LeavesCallersWaiting), 5, schedule=lone_leader),
+    Mutant("A11", Kit(core=core_of(A11TakesAnyOffer)), 100, frozenset({"snapshot", "slow_link"})),
+    Mutant("C4", Kit(core=core_of(C4RepairsOneByOne)), 100, frozenset({"isolate", "cut"})),
+    Mutant("C10", Kit(core=core_of(C10LeavesCallersWaiting)), 5, schedule=lone_leader),
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
     Mutant(
-        "own-unsynced", Kit(core=CountsWhatItHasNotSynced), 60, frozenset({"slow_disk", "isolate"})
+        "own-unsynced", Kit(core=core_of(CountsWhatItHasNotSynced)), 60,
+        frozenset({"slow_disk", "isolate"})
     ),
-    Mutant("A13-votes-twice", Kit(core=VotesTwice), 100, frozenset({"kill", "pause", "cut"})),
     Mutant(
-        "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})
+        "A13-votes-twice", Kit(core=core_of(VotesTwice)), 100, frozenset({"kill", "pause", "cut"})
     ),
-    Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 200, frozenset({"wipe", "kill"})),
+    Mutant(
+        "read-without-round", Kit(core=core_of(ReadsWithoutARound)), 100,
+        frozenset({"isolate", "halves"})
+    ),
+    Mutant(
+        "disk-progress", Kit(core=core_of(ForgetsProgressOfDisk)), 200, frozenset({"wipe", "kill"})
+    ),
     Mutant(
         "token-reuse", Kit(leader=NewLeader, rules=forgets_tokens), 20, frozenset({"kill"}),
         rules=True,

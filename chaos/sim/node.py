@@ -7,14 +7,13 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...cluster.raft.core import Core
 from ...cluster.raft.disk import FULL
 from ...cluster.raft.faults import Fatal
 from ...cluster.raft.journal import Batch
 from ...cluster.raft.message import Introduce, decode, encode
+from ...cluster.raft.outbox import Job
 from ...cluster.raft.port import Machine
-from ...cluster.raft.state import Job
-from ...cluster.raft.walled import LEADER
+from ...cluster.raft.raft import Raft
 from .disk import SimDisk
 from .register import Register
 from .world import Violation
@@ -31,7 +30,7 @@ class SimNode:
     def __init__(self, name: str, cluster: Cluster) -> None:
         self.name, self.cluster, self.world = name, cluster, cluster.world
         self.disk = SimDisk()
-        self.core: Core | None = None
+        self.core: Raft | None = None
         self.paused = False
         self.rate = 1.0  # How fast its clock runs.
         self.slow = 0.0  # Added to each round of the disk.
@@ -82,10 +81,10 @@ class SimNode:
             )
             self.lives_applied = self.core.last_applied
             if self.future:
-                self.core.known_kinds |= {16}
+                self.core.applying.known_kinds |= {16}
             # A simulated client may raise without ending the node.
             self.core.caller_failed = self.caller_failed  # type: ignore[method-assign]  # See above.
-            self.marks = (self.core.commit, self.core.last_applied)
+            self.marks = (self.core.node.commit, self.core.last_applied)
         except Fatal as error:
             self.stop(error)
             return
@@ -211,24 +210,24 @@ class SimNode:
             self.world.after(0.0001, lambda: self.poke() if life == self.life else None)
         self.set_timer(core)
 
-    def watch(self, core: Core) -> None:
+    def watch(self, core: Raft) -> None:
         commit = self.marks[0]
         self.marks = self.cluster.checker.stepped(self.name, core, self.marks)
-        if core.role == LEADER and core.commit > commit and self.world.dice.random() < 0.02:
-            self.cluster.check_copies(self, core.commit)
-        for peer in core.progress:
+        if core.node.leads and core.node.commit > commit and self.world.dice.random() < 0.02:
+            self.cluster.check_copies(self, core.node.commit)
+        for peer in core.replication.progress:
             follower = self.cluster.nodes[peer].core
             if follower is not None:
                 self.cluster.checker.believed(core, peer, follower)
 
-    def flush(self, core: Core) -> None:
+    def flush(self, core: Raft) -> None:
         for to, message in self.cluster.kit.release(core):
             self.cluster.checker.sent(self.name, core.incarnation, to, message)
             meant_for = 0 if isinstance(message, Introduce) else core.disk_of(to)
             frame = encode(message, core.incarnation)
             self.cluster.links.send(self.name, to, (frame, meant_for))
 
-    def set_timer(self, core: Core) -> None:
+    def set_timer(self, core: Raft) -> None:
         at = max(core.next_at(self.clock()) / self.rate, self.world.now + 0.0005)
         if at < self.timer_at - 1e-9 or self.timer_at <= self.world.now:
             self.timer_at = at
@@ -240,14 +239,14 @@ class SimNode:
             self.timer_at = float("inf")
             self.poke()
 
-    def begin_batch(self, core: Core) -> None:
+    def begin_batch(self, core: Raft) -> None:
         if self.batch is not None:
             return
         self.batch = core.journal.take(idle=self.world.dice.random() < 0.05)
         if self.batch is not None:
             self.later(self.disk_time(), lambda: self.end_batch(core))
 
-    def end_batch(self, core: Core) -> None:
+    def end_batch(self, core: Raft) -> None:
         batch = self.batch
         if batch is None:
             return
@@ -263,16 +262,16 @@ class SimNode:
             return
         self.batch = None
         core.journal.settled(batch)
-        if core.journal_full:
+        if core.node.journal_full:
             core.disk_full(False, self.clock())
         self.poke()
 
-    def begin_job(self, core: Core) -> None:
+    def begin_job(self, core: Raft) -> None:
         if self.job is None and core.jobs:
             self.job = core.jobs.popleft()
             self.later(2 * self.disk_time(), lambda: self.end_job(core))
 
-    def end_job(self, core: Core) -> None:
+    def end_job(self, core: Raft) -> None:
         job = self.job
         if job is None:
             return

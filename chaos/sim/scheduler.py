@@ -17,9 +17,9 @@ from ...cluster.node.clock import SteadyClock
 from ...cluster.node.peer_info import PeerDirectory
 from ...cluster.node.troubles import Troubles
 from ...cluster.raft import faults
-from ...cluster.raft.core import Core
 from ...cluster.raft.disk import Disk
 from ...cluster.raft.port import Machine, Reply
+from ...cluster.raft.raft import Raft
 from ...statemachine.core.budget import Steps
 from ...statemachine.core.store import MemoryStore
 from ...statemachine.model import keys
@@ -188,10 +188,10 @@ class SchedulerNode(SimNode):
         self.want_turn()
         self.later(SYNC if self.steady.sure else SYNC / 10, self.tick)
 
-    def introduce(self, core: Core) -> None:
+    def introduce(self, core: Raft) -> None:
         core.tell(self.known.words("", "sim", serving=True))
 
-    def look(self, core: Core) -> None:
+    def look(self, core: Raft) -> None:
         skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
         if skew_ms and not self.leader.skew_ms:
             self.world.tell(f"{self.name} is {skew_ms} ms away from the others")

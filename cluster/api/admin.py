@@ -224,7 +224,7 @@ class ClusterCalls:
 
     def _need_heir(self, target: str) -> None:
         try:
-            self.node.driver.core.heir(target or None)
+            self.node.driver.core.transfer_target(target or None)
         except faults.Refused as refused:
             raise self._stays(target, str(refused)) from refused
 

@@ -15,8 +15,8 @@ from ..node import build, damage
 from ..node.event_feed import Feed
 from ..node.node import STALE_MAX, Node
 from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo
+from ..raft.manifest import folder_of
 from ..raft.port import Peer, Status
-from ..raft.snapshot import folder_of
 from .leadership import Leadership
 from .observer import Observer
 from .refused import RefusedCalls

@@ -21,7 +21,7 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import Change, MetaRecord, parse
 from ..raft.disk import LACKS, file_limit
 from ..raft.faults import Damaged, DiskFull, FileLimit
-from ..raft.snapshot import MANIFEST
+from ..raft.manifest import MANIFEST
 
 # With the index of a change, the change, and where history stands after it.
 Listener = Callable[[int, machine.Prepared, MetaRecord], None]

@@ -32,10 +32,11 @@ from ...statemachine.model.view import View
 from ...statemachine.piecewise import FATAL, Failure, failed
 from ...statemachine.reads import reads
 from ...statemachine.tenants import access
-from ..raft import faults, segment, snapshot
+from ..raft import faults, segment
 from ..raft.disk import RealDisk
 from ..raft.driver import Driver, Place, disk_failed
 from ..raft.journal import JournalLimits
+from ..raft.manifest import folder_of
 from ..raft.port import Settings, Status
 from . import damage, refusals
 from .applier import RENEWING, Replica
@@ -350,7 +351,7 @@ class Node:
         """One that the state does not need any more; another is made of the state."""
         core = self.driver.core
         if index in core.snapshots.by_index and not self.ended.done():
-            why = f"{snapshot.folder_of(index)}/{name} is not what was written"
+            why = f"{folder_of(index)}/{name} is not what was written"
             core.snapshots.set_aside(index, faults.Damaged(why))
             core.make_snapshot()
             self._wake()

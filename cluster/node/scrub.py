@@ -25,8 +25,9 @@ from pathlib import Path
 
 from ...statemachine.core.rocks_store import RocksStore, Table, meaning
 from ...statemachine.core.store import Corrupt
-from ..raft import segment, snapshot
+from ..raft import segment
 from ..raft.disk import sync_entries
+from ..raft.manifest import Manifest, folder_of
 from .table_reader import Fault, NotRead, read_beside
 
 logger = logging.getLogger(__name__)
@@ -162,9 +163,9 @@ class Scrub:
                     self._known[self._name(path)] = found
         self._forget("consensus/journal", seen)
 
-    def check_snapshot(self, manifest: snapshot.Manifest, pace: Pace) -> str:
+    def check_snapshot(self, manifest: Manifest, pace: Pace) -> str:
         """The name of a file that is not what was written; empty if there is none."""
-        folder = self.folder / "consensus" / snapshot.folder_of(manifest.index)
+        folder = self.folder / "consensus" / folder_of(manifest.index)
         for file in manifest.files:
             digest, size = hashlib.sha256(), 0
             try:

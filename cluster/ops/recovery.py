@@ -24,12 +24,12 @@ from ..node.applier import PREFIX, RENEWING, Replica
 from ..node.backup import NoBackup
 from ..node.peer_info import FEATURE_LEVEL
 from ..raft import faults
-from ..raft.catchup import stand_on_latest
 from ..raft.disk import RealDisk
-from ..raft.founding import found
+from ..raft.force_new_cluster import force_new_cluster
 from ..raft.journal import COMMAND, CONFIG, NOOP, Journal, JournalLimits
 from ..raft.membership import Configuration
 from ..raft.snapshot import Snapshots
+from ..raft.snapshot_receiver import stand_on_latest
 from . import probe, tls
 from .config import Config
 from .data_dir import IDENTITY, NO_SPACE, Folder
@@ -135,7 +135,7 @@ def _renew(
     """Lay down a state as the beginning of a new cluster."""
     origin, before = secrets.token_hex(8), state.meta.revision
     state.meta = recovery.recover(state.store, index, origin)
-    found(
+    force_new_cluster(
         journal, snapshots, config.name, {n: m.peer for n, m in config.members.items()},
         origin=origin, incarnation=secrets.randbits(48) | 1 << 40, term=term,
         checkpoint=state.checkpoint(),

@@ -218,7 +218,7 @@ class BenchNode:
         before = core.snapshots.last_index
         self.driver._poke()
         async with asyncio.timeout(300):
-            while core.snapshots.last_index == before or core.making:
+            while core.snapshots.last_index == before or core.sender.making:
                 await asyncio.sleep(0.05)
         return {"index": core.snapshots.last_index}
 

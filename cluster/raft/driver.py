@@ -19,16 +19,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .core import Core
+from .adapter import check_audited
 from .disk import FULL, LACKS, Disk, file_limit
 from .faults import Broken, DiskFailed, FileLimit, Refused
 from .journal import Batch, Journal, JournalLimits
 from .membership import Configuration
 from .message import Message, WireError
+from .outbox import Job
 from .port import Machine, Reply, Settings, Status, Steps, Untimed, Watcher
-from .state import Job
+from .raft import Raft
 from .transport import Identity, LinkLimits, Links
-from .walled import check_audited
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Driver:
         # The system's own randomness: nodes that start together must not draw the same.
         self.dice = dice or random.Random(secrets.randbits(128))
         journal = Journal(disk, place.journal, f"{self.dice.getrandbits(64):016x}")
-        self.core = Core(
+        self.core = Raft(
             place.node, place.contacts, journal, disk, machine, watcher,
             self.dice, place.settings, clock(),
         )  # fmt: skip
@@ -114,9 +114,7 @@ class Driver:
         # The round that is under way ends; the disk may be closed after this.
         for thread in (self._sync, self._bulk):
             await self._loop.run_in_executor(None, thread.shutdown)
-        self.core.fail_waiting()
-        self.core.fail_reads()
-        self.core.run_answers()
+        self.core.stop()
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -203,15 +201,16 @@ class Driver:
     def founding(self) -> str:
         """What a node without a cluster waits for, in a sentence; empty once it has one."""
         core = self.core
-        if core.formed:
+        if core.members.formed:
             return ""
-        lacks = core.lacks()
+        lacks = core.join.lacks()
         for peer in lacks:
             lacks[peer] = self.links.refused.get(peer) or lacks[peer]
         waits = "; ".join(f"{peer} {why}" for peer, why in sorted(lacks.items()))
+        listed = len(core.join.contacts)
         return (
             f"{core.me} is new and in no cluster yet. A new cluster begins once all "
-            f"{len(core.contacts)} nodes of its list have met, so that no lost disk votes twice; "
+            f"{listed} nodes of its list have met, so that no lost disk votes twice; "
             f"{core.me} waits for them: {waits or 'they agree at this moment'}."
         )
 
@@ -255,7 +254,7 @@ class Driver:
         self._guard(lambda: self.core.link_down(peer, self.clock()))
 
     def _origin(self) -> str | None:
-        return self.core.config.origin if self.core.formed else None
+        return self.core.config.origin if self.core.members.formed else None
 
     def _foreign(self, peer: str, origin: str) -> None:
         """A node has another history on its disk. If both were restored, and apart, each would
@@ -407,7 +406,7 @@ class Driver:
         if batch is None or self._stopping:
             return
         if isinstance(error, OSError) and error.errno in LACKS:
-            if not self.core.journal_full:
+            if not self.core.node.journal_full:
                 logger.error("%s: %s; nothing is lost", self.place.node, lacking(error))
             self._guard(lambda: self.core.disk_full(True, self.clock()))
             self._loop.call_later(FULL_RETRY, self._run_batch)
@@ -421,7 +420,7 @@ class Driver:
                 logger.info("a sync of the journal took %d ms", 1000 * took)
             self.synced(took)
             self.core.journal.settled(batch)
-            if self.core.journal_full:
+            if self.core.node.journal_full:
                 self.core.disk_full(False, self.clock())
             if not self._turning:
                 self._turn()

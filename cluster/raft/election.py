@@ -1,4 +1,4 @@
-"""Who leads: pre-vote, vote, the leader's own quorum check, and handing over.
+"""Who leads: pre-vote, vote, and how long a leader may be silent.
 
 Two kinds of silence. A lost connection says that the leader's process is gone: the first in rank
 stands within milliseconds. A connection that is merely silent says little: a disk or an
@@ -10,58 +10,89 @@ from __future__ import annotations
 
 import logging
 
-from .faults import require
+from .adapter import CANDIDATE, FOLLOWER
+from .faults import Refused
+from .members import Members
 from .message import PreVote, PreVoteReply, TimeoutNow, Vote, VoteReply
+from .node_state import NodeState
+from .outbox import Outbox
 from .replication import Replication
-from .walled import CANDIDATE, FOLLOWER, LEADER
+from .witness import Witness
 
 logger = logging.getLogger(__name__)
 
 
-class Election(Replication):
+class Election:
     """See the head of this file."""
 
-    met: set[str]  # Voters that said what they know of this disk since this start.
-    meet_until = 0.0
+    def __init__(
+        self,
+        node: NodeState,
+        members: Members,
+        outbox: Outbox,
+        witness: Witness,
+        replication: Replication,
+    ) -> None:
+        self.node, self.journal, self.settings = node, node.journal, node.settings
+        self.members, self.outbox = members, outbox
+        self.witness, self.replication = witness, replication
+        self.voters: set[str] = set()
+        self.pre_voters: set[str] = set()
+        # Who asked last for a pre-vote while the leader lived, what, and when.
+        self.refused: tuple[str, PreVote, float] | None = None
+        self.attempts = 0
+        self.heard_at = float("-inf")
+        self.deadline = 0.0  # When to stand unless a leader is heard.
+        self.met: set[str] = set()  # Voters that said what they know of this disk since this start.
+        self.meet_until = 0.0
 
     def has_met(self, now: float) -> bool:
         """Tell whether all other voters could say what they know of this disk: it may have voted
         in this term, or have acknowledged what it does not hold any more."""
-        return now >= self.meet_until or self.met.issuperset(self.other_voters())
-
-    def tick_election(self, now: float) -> None:
-        if self.role == LEADER:
-            self.check_quorum(now)
-            self.tick_transfer(now)
-        elif now >= self.deadline and not self.has_met(now):
-            self.deadline = self.meet_until
-        elif now >= self.deadline:
-            self.deadline = now + self.retry_delay()
-            self.attempts += 1
-            if self.may_lead():
-                self.ask_pre_votes(now)
+        return now >= self.meet_until or self.met.issuperset(self.members.other_voters())
 
     def may_lead(self) -> bool:
-        able = not self.full and not self.installing and not self.removed_self
+        able = not self.node.full and not self.node.installing and not self.members.removed
         # Its journal is whole without a state, so it votes; but what it would lead it cannot read.
-        able = able and not self.bereft and self.journal.last_index >= self.floor
-        return able and (self.is_voter or self.is_leaving)
+        able = able and not self.node.bereft and self.journal.last_index >= self.witness.floor
+        return able and (self.members.is_voter or self.members.is_leaving)
+
+    def tick(self, now: float) -> None:
+        """Stand if a leader was silent for too long."""
+        if now < self.deadline:
+            return
+        if not self.has_met(now):
+            self.deadline = self.meet_until
+            return
+        self.deadline = now + self.retry_delay()
+        self.attempts += 1
+        if self.may_lead():
+            self.ask_pre_votes(now)
+
+    def step_down(self) -> None:
+        self.voters, self.pre_voters = set(), set()
 
     def retry_delay(self) -> float:
         """How long to wait for the outcome of an election before the next one."""
-        if self.leader is not None and self.leader in self.connected:
-            return self.silence()
+        if self.node.leader is not None and self.node.leader in self.members.connected:
+            return self.node.silence()
         low, high = self.settings.retry_min, self.settings.retry_max
-        delay = (low + (high - low) * self.dice.random()) * float(2 ** min(self.attempts, 8))
-        return min(delay, self.silence())
+        delay = (low + (high - low) * self.node.dice.random()) * float(2 ** min(self.attempts, 8))
+        return min(delay, self.node.silence())
+
+    def take_office(self, now: float) -> None:
+        self.attempts = 0
+        self.replication.take_office(now)
+
+    # Who leads.
 
     def leader_lives(self, now: float) -> bool:
         """Tell whether this node has reason to believe in the present leader."""
-        if self.role == LEADER:
+        if self.node.leads:
             return True
         return (
-            self.leader is not None
-            and self.leader in self.connected
+            self.node.leader is not None
+            and self.node.leader in self.members.connected
             and now - self.heard_at < self.settings.silence_min
         )
 
@@ -72,50 +103,47 @@ class Election(Replication):
         Its name is kept even then (a term has one leader), and the next term may never come: who
         lost both others asks for pre-votes for ever.
         """
-        return self.leader if self.role == LEADER or self.attempts == 0 else None
+        return self.node.leader if self.node.leads or self.attempts == 0 else None
 
-    # Links.
+    def heard_leader(self, now: float) -> None:
+        self.attempts = 0
+        self.heard_at = now
+        self.deadline = now + self.node.silence()
 
-    def link_up(self, peer: str, now: float) -> None:
-        self.connected.add(peer)
-        self.watcher.linked(peer)
-        self.greet(peer)
-        if self.role == LEADER and peer in self.progress:
-            self.progress[peer].reconnected(now)
-        elif peer == self.leader:
-            self.attempts = 0
-            self.deadline = now + self.silence()
+    def leader_linked(self, now: float) -> None:
+        """There is a new connection to the leader."""
+        self.attempts = 0
+        self.deadline = now + self.node.silence()
 
-    def greet(self, peer: str) -> None:
-        raise NotImplementedError
+    def leader_unlinked(self, leader: str, now: float) -> None:
+        """The leader's process is gone, or the link is. The others see the same at the same time,
+        so they stand one after the other, in an order all of them know."""
+        me, settings = self.node.me, self.settings
+        logger.info("%s has lost the connection to the leader %s", me, leader)
+        standing = [v for v in self.members.config.voters if v != leader]
+        rank = standing.index(me) if me in standing else len(standing)
+        jitter = self.node.dice.random() * settings.rank_step / 4
+        self.deadline = min(self.deadline, now + rank * settings.rank_step + jitter)
+        self.attempts = 0
+        self.grant_belatedly(now)
 
-    def link_down(self, peer: str, now: float) -> None:
-        self.connected.discard(peer)
-        if peer not in self.config.members:
-            self.heard_disks.pop(peer, None)  # Names are free to strangers; memory is not.
-            self.witness.forget(peer)
-        if peer == self.leader and self.role != LEADER:
-            # Its process is gone, or the line is. The others see the same at the same time, so
-            # they stand one after the other, in an order all of them know.
-            logger.info("%s has lost the connection to the leader %s", self.me, peer)
-            standing = [v for v in self.config.voters if v != peer]
-            rank = standing.index(self.me) if self.me in standing else len(standing)
-            jitter = self.dice.random() * self.settings.rank_step / 4
-            self.deadline = min(self.deadline, now + rank * self.settings.rank_step + jitter)
-            self.attempts = 0
-            self.grant_belatedly(now)
+    def check_leads(self) -> None:
+        """Raise Refused, and say whom to ask, if this node does not lead."""
+        if not self.node.leads:
+            raise Refused(f"{self.node.me} does not lead; ask {self.known_leader or 'the leader'}")
 
     # Pre-vote.
 
     def ask_pre_votes(self, now: float) -> None:
-        self.pre_voters = {self.me}
-        if self.config.majority(self.pre_voters):
+        self.pre_voters = {self.node.me}
+        if self.members.config.majority(self.pre_voters):
             self.stand(now, transfer=False)
             return
         level = logging.INFO if self.attempts == 1 else logging.DEBUG
-        logger.log(level, "%s asks whether it may stand in term %d", self.me, self.term + 1)
-        ask = PreVote(self.term + 1, self.journal.last_index, self.journal.last_term)
-        for peer in self.other_voters():
+        term = self.node.term + 1
+        logger.log(level, "%s asks whether it may stand in term %d", self.node.me, term)
+        ask = PreVote(term, self.journal.last_index, self.journal.last_term)
+        for peer in self.members.other_voters():
             self.send_pre_vote(peer, ask)
 
     def send_pre_vote(self, peer: str, message: PreVote | PreVoteReply) -> None:
@@ -125,15 +153,15 @@ class Election(Replication):
         the next term gives up this one, in which it was about to be elected.
         """
         voting = self.journal.synced < self.journal.spoken_for
-        (self.send if voting else self.send_first)(peer, message)
+        (self.outbox.send if voting else self.outbox.send_first)(peer, message)
 
     def on_pre_vote(self, peer: str, ask: PreVote, now: float) -> None:
         # Whether it was removed is for the asker to judge: our configuration may be the older.
-        removed_at = self.removed_at(peer)
+        removed_at = self.members.removed_at(peer)
         granted = (
-            ask.term > self.term
+            ask.term > self.node.term
             and self.has_met(now)
-            and ask.last >= self.floor
+            and ask.last >= self.witness.floor
             and not self.leader_lives(now)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
@@ -141,7 +169,7 @@ class Election(Replication):
             self.give_way(peer, ask, now)
         elif self.leader_lives(now):
             self.refused = peer, ask, now
-        self.send_pre_vote(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
+        self.send_pre_vote(peer, PreVoteReply(self.node.term, ask.term, granted, removed_at))
 
     def grant_belatedly(self, now: float) -> None:
         """Answer whoever asked just before this node, too, lost the leader."""
@@ -156,97 +184,65 @@ class Election(Replication):
         each other, both know which one goes on: the one with the longer log, or first in rank.
         """
         mine = (self.journal.last_term, self.journal.last_index)
-        asking = self.me in self.pre_voters
-        if not asking or (ask.last_term, ask.last) > mine or peer < self.me:
+        asking = self.node.me in self.pre_voters
+        if not asking or (ask.last_term, ask.last) > mine or peer < self.node.me:
             self.pre_voters = set()
             self.deadline = max(self.deadline, now + self.settings.retry_min)
 
     def on_pre_vote_reply(
         self, peer: str, incarnation: int, reply: PreVoteReply, now: float
     ) -> None:
-        if reply.removed_at > self.config_index:
-            self.removed_self = True
-        if reply.term > self.term:
-            self.step_down(reply.term, now)
-        elif reply.granted and reply.asked == self.term + 1 and self.role != LEADER:
-            given_way = self.me not in self.pre_voters
+        if reply.granted and reply.asked == self.node.term + 1 and not self.node.leads:
+            given_way = self.node.me not in self.pre_voters
             if given_way or self.leader_lives(now) or not self.may_lead():
                 return
-            if self.config.is_voter(peer, incarnation):
+            if self.members.config.is_voter(peer, incarnation):
                 self.pre_voters.add(peer)
-            if self.config.majority(self.pre_voters):
+            if self.members.config.majority(self.pre_voters):
                 self.stand(now, transfer=False)
 
     # Vote.
 
     def stand(self, now: float, *, transfer: bool) -> None:
         self.pre_voters = set()
-        self.voters = {self.me}
-        self.leader = None
-        self.set_role(CANDIDATE)
-        self.set_term(self.term + 1, self.me)
-        logger.info("%s stands in term %d", self.me, self.term)
+        self.voters = {self.node.me}
+        self.node.leader = None
+        self.node.set_role(CANDIDATE)
+        self.node.set_term(self.node.term + 1, self.node.me)
+        logger.info("%s stands in term %d", self.node.me, self.node.term)
         self.deadline = now + self.retry_delay()
-        if self.config.majority(self.voters):
+        if self.members.config.majority(self.voters):
             self.take_office(now)
             return
-        ask = Vote(self.term, self.journal.last_index, self.journal.last_term, transfer)
-        for peer in self.other_voters():
-            self.send(peer, ask)
+        ask = Vote(self.node.term, self.journal.last_index, self.journal.last_term, transfer)
+        for peer in self.members.other_voters():
+            self.outbox.send(peer, ask)
 
     def on_vote(self, peer: str, ask: Vote, now: float) -> None:
-        if ask.term > self.term:
-            if not ask.transfer and self.leader_lives(now):
-                return  # A node that was cut off may not depose a leader that works.
-            self.step_down(ask.term, now)
         # Granted also by a node that does not know yet that it votes, and to a disk it does not
         # know yet: our log may be the older one, and the only complete one could wait for ever.
         # The candidate counts the disks its own log names, and a replaced disk asks nobody.
         granted = (
-            ask.term == self.term
-            and self.role == FOLLOWER
+            ask.term == self.node.term
+            and self.node.role == FOLLOWER
             and self.has_met(now)
-            and ask.last >= self.floor
-            and self.vote in (None, peer)
+            and ask.last >= self.witness.floor
+            and self.node.vote in (None, peer)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
         if granted:
-            self.set_term(self.term, peer)
-            self.deadline = now + self.silence()
-        self.send(peer, VoteReply(self.term, granted))
+            self.node.set_term(self.node.term, peer)
+            self.deadline = now + self.node.silence()
+        self.outbox.send(peer, VoteReply(self.node.term, granted))
 
     def on_vote_reply(self, peer: str, incarnation: int, reply: VoteReply, now: float) -> None:
-        if reply.term > self.term:
-            self.step_down(reply.term, now)
-        elif reply.granted and reply.term == self.term and self.role == CANDIDATE:
+        if reply.granted and reply.term == self.node.term and self.node.role == CANDIDATE:
             # A set of members, not a count: a reply may come twice, or from a stranger.
-            if self.config.is_voter(peer, incarnation):
+            if self.members.config.is_voter(peer, incarnation):
                 self.voters.add(peer)
-            if self.config.majority(self.voters):
+            if self.members.config.majority(self.voters):
                 self.take_office(now)
 
-    # Handing over.
-
-    def tick_transfer(self, now: float) -> None:
-        target = self.transfer_to
-        if target is None:
-            return
-        progress = self.progress.get(target)
-        if now >= self.transfer_until or progress is None:
-            self.transfer_to = None
-            self.answer_transfer(False)
-        elif progress.match == self.journal.last_index and not self.transfer_sent:
-            self.transfer_sent = True
-            self.send(target, TimeoutNow(self.term))
-
     def on_timeout_now(self, peer: str, message: TimeoutNow, now: float) -> None:
-        if message.term == self.term and peer == self.leader and self.may_lead():
+        if message.term == self.node.term and peer == self.node.leader and self.may_lead():
             self.stand(now, transfer=True)
-
-    def check_quorum(self, now: float) -> None:
-        """Step down when no majority answered for two election timeouts."""
-        since = now - 2 * self.settings.silence_min
-        heard = {p for p, progress in self.progress.items() if progress.heard_at > since}
-        require(self.role == LEADER, "only a leader checks its quorum")
-        if self.full or not self.config.majority(heard | {self.me}):
-            self.step_down(self.term, now)

@@ -7,46 +7,101 @@ The rules, checked at run time:
  4. An ack raises `match` and `next` and never lowers them; a refusal never reaches `match`.
  5. What a leader sends and has not on its own disk yet it has created itself, in this term; it
     commits nothing before it has it there.
+
+This is the leader's side; `follower.py` has the other.
 """
 
 from __future__ import annotations
 
-from .catchup import CatchUp
-from .faults import JournalDamaged, Unsupported, require
+from .adapter import LEADER
+from .faults import require
+from .freshness import Freshness
 from .journal import NOOP, Entry
+from .members import Members
 from .message import Append, AppendAck, Heartbeat, HeartbeatAck
+from .node_state import NodeState
+from .outbox import Outbox
+from .port import Watcher
 from .progress import Progress
-from .segment import ADVICE
-from .walled import FOLLOWER, LEADER
+from .snapshot_sender import SnapshotSender
+from .witness import Witness
 
 
-class Replication(CatchUp):
-    """See the head of this file."""
+class Replication:
+    """What a leader knows of the others, and its term of office."""
 
-    # The leader's side.
+    def __init__(
+        self,
+        node: NodeState,
+        members: Members,
+        outbox: Outbox,
+        sender: SnapshotSender,
+        witness: Witness,
+        freshness: Freshness,
+        watcher: Watcher,
+    ) -> None:
+        self.node, self.journal, self.settings = node, node.journal, node.settings
+        self.members, self.outbox, self.sender = members, outbox, sender
+        self.witness, self.freshness, self.watcher = witness, freshness, watcher
+        self.progress = sender.progress
+        self.beat_at = 0.0
+        self.round, self.round_at = 0, 0.0
+        self.quorum_at = 0.0  # When a majority followed for sure.
+        self.noop_index = 0
+        self.in_office = False  # Leadership was announced to the watcher.
+
+    # The office.
 
     def take_office(self, now: float) -> None:
-        require(self.role != LEADER, f"{self.me} became leader of term {self.term} twice")
-        self.set_role(LEADER)
-        self.leader = self.me
-        self.attempts = 0
-        self.progress = {}
+        node = self.node
+        require(not node.leads, f"{node.me} became leader of term {node.term} twice")
+        node.set_role(LEADER)
+        node.leader = node.me
+        self.progress.clear()
         self.follow_config(now)
         self.quorum_at = self.round_at = now
         require(
             self.journal.spoken_index == self.journal.last_index,
-            f"{self.me} leads with entries that came after its vote",
+            f"{node.me} leads with entries that came after its vote",
         )
         self.noop_index = self.journal.last_index + 1
-        self.journal.append(Entry(self.noop_index, self.term, NOOP, b""))
+        self.journal.append(Entry(self.noop_index, node.term, NOOP, b""))
         self.beat(now)
         self.replicate(now)
 
+    def applied(self, index: int) -> None:
+        """An entry is applied; with the first of its own a leader is in office."""
+        if index == self.noop_index and self.node.leads:
+            self.in_office = True
+            self.watcher.leadership_gained(self.node.term)
+
+    def leave_office(self) -> None:
+        """Announce that this node does not lead any more, once all who waited have an answer."""
+        if self.in_office:
+            self.in_office = False
+            # It knew of everything that was committed while a majority followed it.
+            self.freshness.heard(self.node.commit, self.quorum_at, self.node.applied)
+            self.watcher.leadership_lost(self.node.term)
+
+    def bear_witness(self) -> None:
+        """Keep what a leader knows of the others' disks: nobody replaces what is committed."""
+        for peer, progress in self.progress.items():
+            self.witness.holds(peer, progress.disk, min(progress.match, self.node.commit))
+
+    def has_quorum(self, now: float) -> bool:
+        """Tell whether a majority answered within two election timeouts, and there is room."""
+        since = now - 2 * self.settings.silence_min
+        heard = {p for p, progress in self.progress.items() if progress.heard_at > since}
+        return not self.node.full and self.members.config.majority(heard | {self.node.me})
+
+    # Sending.
+
     def follow_config(self, now: float) -> None:
         """Keep a progress for each member's disk; a removed one is kept until it knows."""
-        for peer, member in sorted(self.config.members.items()):
+        for peer, member in sorted(self.members.config.members.items()):
             progress = self.progress.get(peer)
-            if peer == self.me or (progress is not None and progress.disk == member.incarnation):
+            same = progress is not None and progress.disk == member.incarnation
+            if peer == self.node.me or same:
                 continue
             # What a former disk had acknowledged is not on this one.
             self.progress[peer] = Progress(
@@ -58,27 +113,27 @@ class Replication(CatchUp):
         self.beat_at = now + self.settings.heartbeat
         age = now - self.quorum_at
         for peer, progress in self.progress.items():
-            known = min(progress.match, self.commit)
+            known = min(progress.match, self.node.commit)
             progress.told = max(progress.told, known)
             # Until something of this term is committed, more may be than is known here.
-            echo = progress.echo if self.commit >= self.noop_index else 0.0
-            beat = Heartbeat(self.term, self.round, self.commit, known, echo, age)
-            self.send_first(peer, beat)
+            echo = progress.echo if self.node.commit >= self.noop_index else 0.0
+            beat = Heartbeat(self.node.term, self.round, self.node.commit, known, echo, age)
+            self.outbox.send_first(peer, beat)
 
     def replicate(self, now: float) -> None:
         shared: dict[int, Append] = {}
         for peer, progress in self.progress.items():
-            if peer in self.connected:
+            if peer in self.members.connected:
                 self.feed(peer, progress, now, shared)
 
     def feed(self, peer: str, progress: Progress, now: float, shared: dict[int, Append]) -> None:
         if progress.lacks:
             # Its journal is whole, so it goes on as any other beside this.
             progress.lacks = progress.lacks if now < progress.lacks_until else 0
-            self.offer(peer, progress, now)
+            self.sender.offer(peer, progress, now)
         if progress.next <= self.journal.base_index:
             if not progress.lacks:
-                self.offer(peer, progress, now)
+                self.sender.offer(peer, progress, now)
         elif progress.probing:
             if now >= progress.probe_at:
                 if progress.probed == progress.next - 1:
@@ -117,17 +172,17 @@ class Replication(CatchUp):
         our own of this term. After a crash nobody can take another entry of this term for them:
         this node stands in a later one.
         """
-        require(self.role == LEADER, f"{self.me} sends entries and does not lead")
-        self.send_first(peer, message, size)
+        require(self.node.leads, f"{self.node.me} sends entries and does not lead")
+        self.outbox.send_first(peer, message, size)
 
     def append_from(self, first: int, shared: dict[int, Append]) -> Append:
         """Return the append that begins at `first`; one for all who need the same."""
         if first not in shared:
             last, size = self.journal.last_index, self.settings.append_bytes
             entries = self.journal.entries(first, last, size) if first <= last else []
-            prev = first - 1
+            prev, node = first - 1, self.node
             prev_term = self.journal.term_at(prev)
-            shared[first] = Append(self.term, prev, prev_term, self.commit, tuple(entries))
+            shared[first] = Append(node.term, prev, prev_term, node.commit, tuple(entries))
         return shared[first]
 
     def on_append_ack(self, peer: str, incarnation: int, ack: AppendAck, now: float) -> None:
@@ -145,11 +200,9 @@ class Replication(CatchUp):
 
     def answer_of(self, peer: str, incarnation: int, term: int, now: float) -> Progress | None:
         """Return the progress an answer is about, if it is for this leader in this term."""
-        if term > self.term:
-            self.step_down(term, now)
-        member = self.config.members.get(peer)
+        member = self.members.config.members.get(peer)
         replaced = member is not None and member.incarnation != incarnation
-        if term != self.term or self.role != LEADER or peer not in self.progress or replaced:
+        if term != self.node.term or not self.node.leads or peer not in self.progress or replaced:
             return None
         progress = self.progress[peer]
         progress.heard_at = now
@@ -168,148 +221,12 @@ class Replication(CatchUp):
         And on our own disk: the others alone may be a majority, but what is committed here is
         read here, and after a crash this node must not be behind what it has told.
         """
-        voters = self.config.voters
+        voters = self.members.config.voters
         durable = self.journal.synced_index
-        match = [durable if v == self.me else self.progress[v].match for v in voters]
+        match = [durable if v == self.node.me else self.progress[v].match for v in voters]
         index = min(durable, sorted(match, reverse=True)[len(voters) // 2])
-        if index > self.commit and self.journal.term_at(index) == self.term:
-            self.move_commit(index)
-
-    def move_commit(self, index: int) -> None:
-        require(index >= self.commit, f"commit would go back from {self.commit} to {index}")
-        require(index <= self.journal.last_index, f"commit {index} is beyond the journal")
-        require(
-            self.role != LEADER or index <= self.journal.synced_index,
-            f"{self.me} would commit {index} before it has it on its disk",
-        )
-        self.commit = index
-
-    # The follower's side.
-
-    def hear(self, peer: str, term: int, now: float) -> bool:
-        """Take note of a leader; return False if its term is over."""
-        if term < self.term:
-            return False
-        require(
-            term > self.term or self.role != LEADER,
-            f"{peer} and {self.me} both lead in term {term}",
-        )
-        if term > self.term or self.role != FOLLOWER:
-            self.step_down(term, now)
-        require(self.leader in (None, peer), f"{peer} and {self.leader} both lead in term {term}")
-        self.leader = peer
-        self.attempts = 0
-        self.heard_at = now
-        self.deadline = now + self.silence()
-        return True
-
-    def on_append(self, peer: str, message: Append, now: float) -> None:
-        prev, commit = message.prev, message.commit
-        if not self.hear(peer, message.term, now):
-            # The old leader learns of the term and steps down.
-            self.send(peer, AppendAck(self.term, prev, 0, False))
-            return
-        self.note_commit(peer, commit)
-        if self.full or self.installing:
-            return
-        if prev > self.journal.last_index:
-            self.send(peer, AppendAck(self.term, prev, self.journal.last_index + 1, False))
-        elif prev >= self.journal.base_index and self.journal.term_at(prev) != message.prev_term:
-            require(prev > self.commit, forked(peer, prev))
-            retry = max(self.commit + 1, self.journal.first_of_term(prev))
-            self.send(peer, AppendAck(self.term, prev, retry, False))
-        else:
-            verified = self.store(message)
-            self.send(peer, AppendAck(self.term, prev, verified, True))
-            if min(commit, verified) > self.commit and not self.bereft:
-                self.move_commit(min(commit, verified))
-
-    def note_commit(self, peer: str, index: int) -> None:
-        """A leader said what is committed, which is on its own disk too."""
-        self.witness.committed = max(self.witness.committed, index)
-        self.witness.holds(peer, self.heard_disks[peer], index)
-
-    def check_disk(self, peer: str, term: int, index: int) -> None:
-        """Hold what a peer knows of this disk against it."""
-        if term > self.term or (index > self.journal.last_index and not self.installing):
-            raise JournalDamaged(
-                f"{peer} has it from {self.me} that this disk holds entries up to {index} and term "
-                f"{term}, but its journal ends at {self.journal.last_index} in term {self.term}: "
-                f"the folder is an older copy, or another process runs as {self.me} with a copy "
-                f"of it; stop that one. {ADVICE}"
-            )
-
-    def store(self, message: Append) -> int:
-        """Add what is new, from the first conflict on; return the last index that agrees."""
-        for entry in message.entries:
-            if entry.index <= self.journal.base_index:
-                continue  # Below our snapshot: committed, hence the same.
-            if entry.index <= self.journal.last_index:
-                if self.journal.term_at(entry.index) == entry.term:
-                    continue
-                self.void_from(entry.index)
-            self.journal.append(entry)
-        self.config_changed()
-        return max(message.prev + len(message.entries), self.journal.base_index)
-
-    def void_from(self, index: int) -> None:
-        require(
-            index > max(self.commit, self.last_applied),
-            forked(str(self.leader), index),
-        )
-
-    def on_heartbeat(self, peer: str, beat: Heartbeat, now: float) -> None:
-        if not self.hear(peer, beat.term, now):
-            # With our term but without its round: rounds are counted by each leader, and this
-            # answer could reach the same node in a later office.
-            self.send_first(peer, HeartbeatAck(self.term, 0, now))
-            return
-        self.check_disk(peer, 0, beat.known)
-        self.note_commit(peer, beat.commit)
-        if beat.known > self.commit and not self.installing and not self.bereft:
-            self.move_commit(beat.known)
-        if beat.echo <= now:
-            # What is ahead of this clock was said by one before it, of a host that has begun anew.
-            self.freshness.heard(beat.commit, beat.echo - beat.age, self.last_applied)
-        self.send_first(peer, HeartbeatAck(self.term, beat.round, now))
-
-    # Applying.
-
-    def apply_committed(self) -> bool:
-        """Give committed entries to the machine; return whether there are more.
-
-        Counted before anyone is told: what a caller does cannot make an entry apply twice. An
-        entry that is not durable here waits, so that the machine is never ahead of the journal.
-        """
-        limit = min(self.commit, self.journal.synced_index)
-        if self.installing or self.bereft or self.last_applied >= limit:
-            return False
-        last = min(limit, self.last_applied + self.settings.apply_step)
-        for entry in self.journal.entries(self.last_applied + 1, last, self.settings.apply_bytes):
-            require(entry.index == self.last_applied + 1, f"entry {entry.index} is out of order")
-            self.apply_entry(entry)
-        return self.last_applied < limit
-
-    def apply_entry(self, entry: Entry) -> None:
-        """Apply one entry, count it, and note who waited for it."""
-        if entry.kind not in self.known_kinds:
-            raise Unsupported(
-                f"entry {entry.index} is of kind {entry.kind}, which this release does not know. "
-                "A newer node wrote it; upgrade this one."
-            )
-        self.carry_out(entry)
-        self.last_applied = entry.index
-        self.applied_entry(entry)
-
-
-def forked(peer: str, index: int) -> str:
-    """What a leader says that has not what is committed here."""
-    return (
-        f"{peer} leads and has another entry {index} than the one that is committed here: what was "
-        "acknowledged is missing on a majority, as when older copies of their folders were put "
-        "back. Keep this folder, stop all nodes, and see on each how far it goes: raftsched node "
-        "recover --look"
-    )
+        if index > self.node.commit and self.journal.term_at(index) == self.node.term:
+            self.node.move_commit(index)
 
 
 def size_of(message: Append) -> int:

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .faults import JournalDamaged
+from .node_state import NodeState
+from .segment import ADVICE
+
 
 @dataclass(slots=True)
 class Held:
@@ -23,9 +27,32 @@ class Held:
 class Witness:
     """See the head of this file."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: NodeState) -> None:
+        self.node = node
         self._held: dict[str, Held] = {}
         self.committed = 0  # The highest index that anybody said is committed.
+
+    @property
+    def floor(self) -> int:
+        """The highest index that is committed, as far as this node was told. Whoever can be elected
+        holds it, so no vote goes to a shorter log: that one is of an older copy of a folder."""
+        return max(self.node.commit, self.committed)
+
+    def check_own_disk(self, peer: str, term: int, index: int) -> None:
+        """Hold what a peer knows of this disk against it."""
+        node, last = self.node, self.node.journal.last_index
+        if term > node.term or (index > last and not node.installing):
+            raise JournalDamaged(
+                f"{peer} has it from {node.me} that this disk holds entries up to {index} and term "
+                f"{term}, but its journal ends at {last} in term {node.term}: "
+                f"the folder is an older copy, or another process runs as {node.me} with a copy "
+                f"of it; stop that one. {ADVICE}"
+            )
+
+    def note_commit(self, peer: str, disk: int, index: int) -> None:
+        """A leader said what is committed, which is on its own disk too."""
+        self.committed = max(self.committed, index)
+        self.holds(peer, disk, index)
 
     def of(self, peer: str) -> Held | None:
         """What is known of the disk of a peer."""

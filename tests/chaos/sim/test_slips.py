@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 import pytest
 
 from raftsched.chaos.sim.cluster import Kit
-from raftsched.chaos.sim.mutants import Mutant
+from raftsched.chaos.sim.mutants import Mutant, core_of
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
 from raftsched.cluster.node.leader_loop import Leader
 from raftsched.cluster.node.pending import PendingRequest
-from raftsched.cluster.raft.core import Core
+from raftsched.cluster.raft.follower import Follower
 from raftsched.cluster.raft.message import Append
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model.view import View
@@ -26,7 +26,7 @@ def old_arguments() -> AbstractContextManager[None]:
     return exchanged(dispatch, "fire_due", fires_with_old_arguments)
 
 
-class AsksForWhatIsGone(Core):
+class AsksForWhatIsGone(Follower):
     def on_append(self, peer: str, message: Append, now: float) -> None:
         super().on_append(peer, message, now)
         getattr(self, "a_part_of_before")  # noqa: B009  # So that nothing but a run finds it.
@@ -44,7 +44,7 @@ class CallsAsBefore(Leader):
     [
         (Mutant("rule", Kit(rules=old_arguments), 2, rules=True), "TypeError"),
         (Mutant("leader", Kit(leader=CallsAsBefore), 2, rules=True), "TypeError"),
-        (Mutant("core", Kit(core=AsksForWhatIsGone), 2), "AttributeError"),
+        (Mutant("core", Kit(core=core_of(AsksForWhatIsGone)), 2), "AttributeError"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

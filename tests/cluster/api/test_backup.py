@@ -135,9 +135,9 @@ async def test_backups_are_bounded_and_a_node_that_doubts_its_state_gives_none(
         real.node.known.diverged = True
         assert await refusal() == "STATE_DIVERGED"
         real.node.known.diverged = False
-        real.node.driver.core.journal_full = True
+        real.node.driver.core.node.journal_full = True
         assert await refusal() == "DISK_FULL"
-        real.node.driver.core.journal_full = False
+        real.node.driver.core.node.journal_full = False
 
 
 async def test_files_of_a_backup_that_a_crash_left_go_at_the_start(tmp_path: Path) -> None:

@@ -203,13 +203,13 @@ async def test_a_state_that_cannot_be_opened_is_set_aside(tmp_path: Path, name: 
 async def test_while_its_state_is_on_its_way_it_answers_nothing(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
-        leader.driver.core.bereft = True
+        leader.driver.core.node.bereft = True
 
         with pytest.raises(Refused, match="it fetches another"):
             await leader.read(READS["on the loop"], STALE, 1)
         with pytest.raises(Refused, match="it fetches another"):
             await leader.write(once("no", 4_000_000_000_000), "somebody", 1)
-        leader.driver.core.bereft = False
+        leader.driver.core.node.bereft = False
 
 
 async def ends_and_others_lead(nodes: dict[str, Node], node: Node, match: str) -> dict[str, Node]:
@@ -246,7 +246,7 @@ async def test_a_leader_whose_folder_is_removed_ends_and_comes_back_empty(
         leader = await leader_of(others)
         await until(lambda: again.revision >= leader.revision > 1, 20)
         assert again.driver.core.incarnation != disk
-        await until(lambda: again.driver.core.is_voter, 20)
+        await until(lambda: again.driver.core.members.is_voter, 20)
 
 
 async def test_a_write_that_fails_since_the_folder_is_gone_is_damage(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ async def test_a_node_that_lacks_what_it_acknowledged_ends_and_says_so(tmp_path:
         leader = await leader_of(nodes)
         node = next(node for node in nodes.values() if node is not leader)
         core = node.driver.core
-        await until(lambda: core.leader == leader.name)
+        await until(lambda: core.node.leader == leader.name)
 
         beyond = core.journal.last_index + 1
         beat = Heartbeat(core.term, 0, beyond, beyond, 0.0, 0.0)

@@ -113,7 +113,7 @@ async def work(node: Node, acknowledged: set[str]) -> None:
         if number == 1:
             node.driver.core.make_snapshot()
             node.driver._poke()
-            await until(lambda: node.ended.done() or not node.driver.core.making, 10)
+            await until(lambda: node.ended.done() or not node.driver.core.sender.making, 10)
             with suppress(OSError, Corrupt):
                 take(node.replica, node.backups / "one", {})
         if node.ended.done():

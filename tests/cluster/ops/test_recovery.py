@@ -274,7 +274,7 @@ async def test_what_was_not_applied_yet_counts_in_a_recovery(tmp_path: Path) -> 
         kept = followers_of(nodes)[0]
         await until(lambda: kept.node.revision == leader.node.revision)
         journal, core = kept.node.driver.core.journal, kept.node.driver.core
-        core.apply_committed = lambda: False  # type: ignore[method-assign]
+        core.applying.apply_committed = lambda: False  # type: ignore[method-assign]
         await leader.stub(JOBS).CreateJob(create("late"))
         await until(lambda: journal.synced_index == leader.node.driver.core.journal.last_index)
         revision = kept.node.revision

@@ -11,7 +11,6 @@ from raftsched.cluster.raft.faults import Broken
 from raftsched.cluster.raft.journal import Batch, Journal
 from raftsched.cluster.raft.message import Append, Heartbeat, Vote
 from raftsched.cluster.raft.port import Settings
-from raftsched.cluster.raft.walled import LEADER
 
 from .recording import RecordingDisk, images
 
@@ -70,14 +69,14 @@ def test_nothing_is_committed_before_it_is_on_the_disk_of_the_leader(three: Grou
 
     batch, answers = writes(three, leader)
 
-    assert {p.match for p in leader.core.progress.values()} == {last + 3}
-    assert leader.core.commit == last
+    assert {p.match for p in leader.core.replication.progress.values()} == {last + 3}
+    assert leader.core.node.commit == last
     assert answers == []
     batch.run()
     leader.core.journal.settled(batch)
     leader.core.step(three.now)
     leader.core.run_answers()
-    assert leader.core.commit == leader.core.last_applied == last + 3
+    assert leader.core.node.commit == leader.core.last_applied == last + 3
     assert answers == [last + 1, last + 2, last + 3]
 
 
@@ -91,7 +90,7 @@ def test_the_disk_of_the_leader_alone_is_no_majority(three: Group) -> None:
     leader.core.journal.settled(batch)
     leader.core.step(three.now)
 
-    assert leader.core.commit == last
+    assert leader.core.node.commit == last
     assert answers == []
 
 
@@ -100,7 +99,7 @@ def test_a_commit_beyond_the_disk_of_the_leader_stops_it(three: Group) -> None:
     writes(three, leader)
 
     with pytest.raises(Broken, match="before it has it on its disk"):
-        leader.core.move_commit(leader.core.journal.last_index)
+        leader.core.node.move_commit(leader.core.journal.last_index)
 
 
 def lost_power(group: Group, leader: Node) -> None:
@@ -126,7 +125,7 @@ def test_what_the_leader_lost_with_the_power_lives_on_where_it_is(three: Group) 
 
     lost_power(three, leader)
 
-    assert (leader.core.term, leader.core.vote) == (term, leader.name)
+    assert (leader.core.term, leader.core.node.vote) == (term, leader.name)
     assert leader.core.journal.last_index == last
     reunite(three)
     assert {n.core.last_applied for n in three.nodes.values()} == {last + 4}
@@ -172,8 +171,8 @@ def test_entries_wait_for_the_vote(three: Group) -> None:
     three.run(1.0)
     core = node.core
     core.outbox.release(core.journal.synced)
-    core.stand(three.now, transfer=False)
-    core.take_office(three.now)
+    core.election.stand(three.now, transfer=False)
+    core.election.take_office(three.now)
     core.step(three.now)
 
     assert core.journal.synced < core.journal.spoken_for
@@ -189,13 +188,13 @@ def test_entries_wait_for_the_vote(three: Group) -> None:
 def test_a_leader_whose_entries_came_after_its_vote_stops(three: Group) -> None:
     leader = rested(three)
     follower = three.others(leader)[0]
-    follower.core.stand(three.now, transfer=False)
+    follower.core.election.stand(three.now, transfer=False)
     follower.core.journal.append(leader.core.journal.entry(1)._replace(
         index=follower.core.journal.last_index + 1, term=follower.core.term - 1,
     ))  # fmt: skip
 
     with pytest.raises(Broken, match="entries that came after its vote"):
-        follower.core.take_office(three.now)
+        follower.core.election.take_office(three.now)
 
 
 Said = list[tuple[int, Vote | Append | Heartbeat]]
@@ -211,10 +210,10 @@ def led(disk: RecordingDisk) -> Said:
         core.link_up(peer, 0.0)
     group.lead()
     for _ in range(2):
-        core.stand(group.now, transfer=True)
+        core.election.stand(group.now, transfer=True)
         for step in range(70):
             group.now += 0.01
-            if core.role == LEADER and step > 5:
+            if core.node.leads and step > 5:
                 node.core.propose(b'{"id":"%d","key":"k","add":"x"}' % step, lambda _: None)
             core.step(group.now)
             for to, message in core.outbox.release(core.journal.synced):
@@ -227,8 +226,8 @@ def led(disk: RecordingDisk) -> Said:
             if dice.random() < 0.4 and (batch := core.journal.take()) is not None:
                 batch.run()
                 core.journal.settled(batch)
-    assert core.role == LEADER
-    assert core.commit > 50
+    assert core.node.leads
+    assert core.node.commit > 50
     return said
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.ops import tls
-from raftsched.cluster.raft import walled
+from raftsched.cluster.raft import adapter
 from raftsched.cluster.raft.bench import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
@@ -298,10 +298,10 @@ async def test_a_taken_address_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 def test_another_pysyncobj_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walled, "AUDITED_SHA256", "0" * 64)
+    monkeypatch.setattr(adapter, "AUDITED_SHA256", "0" * 64)
 
     with pytest.raises(Refused, match=r"Install pysyncobj==0\.3\.17 unchanged"):
-        walled.check_audited()
+        adapter.check_audited()
 
 
 def certify(folder: Path, names: list[str]) -> Callable[[str], Contexts]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.chaos.sim.group import Group, Node
+from raftsched.cluster.raft.adapter import FOLLOWER
 from raftsched.cluster.raft.message import (
     Append,
     AppendAck,
@@ -13,7 +14,6 @@ from raftsched.cluster.raft.message import (
     Vote,
     VoteReply,
 )
-from raftsched.cluster.raft.walled import FOLLOWER, LEADER
 
 
 def cut_off(group: Group, node: Node, *, noticed: bool) -> None:
@@ -28,8 +28,8 @@ def test_a_first_start_elects_one_leader_and_applies_its_entry(three: Group) -> 
     leader = three.lead()
 
     assert leader.gained == [leader.core.term]
-    assert leader.core.commit == leader.core.noop_index
-    assert {n.core.leader for n in three.nodes.values()} == {leader.name}
+    assert leader.core.node.commit == leader.core.replication.noop_index
+    assert {n.core.node.leader for n in three.nodes.values()} == {leader.name}
 
 
 def test_a_broken_connection_to_the_leader_elects_within_a_few_milliseconds(three: Group) -> None:
@@ -70,8 +70,8 @@ def test_the_first_in_rank_stands_first(three: Group) -> None:
 
     first, second = sorted(three.others(leader), key=lambda n: n.name)
     step = first.core.settings.rank_step
-    assert first.core.deadline < three.now + step / 2
-    assert second.core.deadline >= three.now + step
+    assert first.core.election.deadline < three.now + step / 2
+    assert second.core.election.deadline >= three.now + step
 
 
 def cross(group: Group, *nodes: Node) -> None:
@@ -89,12 +89,12 @@ def test_of_two_who_stand_at_the_same_time_the_first_in_rank_is_elected(three: G
     term = leader.core.term
     cut_off(three, leader, noticed=True)
 
-    first.core.deadline = second.core.deadline = three.now
+    first.core.election.deadline = second.core.election.deadline = three.now
     for _ in range(8):
         cross(three, first, second)
 
     assert first.core.in_office
-    assert (first.core.term, second.core.leader) == (term + 1, first.name)
+    assert (first.core.term, second.core.node.leader) == (term + 1, first.name)
 
 
 def test_of_two_who_stand_at_the_same_time_the_longer_log_is_elected(three: Group) -> None:
@@ -106,12 +106,12 @@ def test_of_two_who_stand_at_the_same_time_the_longer_log_is_elected(three: Grou
     three.turns(3)
     cut_off(three, leader, noticed=True)
 
-    first.core.deadline = second.core.deadline = three.now
+    first.core.election.deadline = second.core.election.deadline = three.now
     for _ in range(12):
         cross(three, first, second)
 
     assert second.core.in_office
-    assert (second.core.term, first.core.leader) == (term + 1, second.name)
+    assert (second.core.term, first.core.node.leader) == (term + 1, second.name)
 
 
 def test_who_asked_too_early_is_answered_when_the_leader_is_lost_here_too(three: Group) -> None:
@@ -120,7 +120,7 @@ def test_who_asked_too_early_is_answered_when_the_leader_is_lost_here_too(three:
     first, second = three.others(leader)
     three.passes = lambda a, b, m: leader.name not in (a, b)
     first.core.link_down(leader.name, three.now)
-    three.now = first.core.deadline
+    three.now = first.core.election.deadline
     for _ in range(4):
         cross(three, first, second)
     assert not first.core.in_office
@@ -141,7 +141,7 @@ def test_who_asked_long_ago_is_not_answered(three: Group) -> None:
 
     second.core.link_down(leader.name, three.now)
 
-    assert second.core.deadline < three.now + second.core.settings.retry_min
+    assert second.core.election.deadline < three.now + second.core.settings.retry_min
     replies = [m for _, m in second.turn(three.now) if isinstance(m, PreVoteReply)]
     assert replies == []
 
@@ -155,7 +155,7 @@ def test_a_pre_vote_does_not_wait_for_a_slow_disk(three: Group) -> None:
     core.receive(leader.name, leader.core.incarnation, append, three.now)
     core.link_down(leader.name, three.now)
 
-    core.step(core.deadline)
+    core.step(core.election.deadline)
     said = [type(message) for _, message in core.outbox.release(core.journal.synced)]
 
     assert PreVote in said
@@ -183,12 +183,12 @@ def test_who_lets_another_stand_waits_a_moment_and_not_longer(three: Group) -> N
     first, second = three.others(leader)
     cut_off(three, leader, noticed=True)
     core = first.core
-    core.deadline = three.now
+    core.election.deadline = three.now
 
     ask = PreVote(core.term + 1, core.journal.last_index, core.journal.last_term)
     core.receive(second.name, second.core.incarnation, ask, three.now)
 
-    assert core.deadline == three.now + core.settings.retry_min
+    assert core.election.deadline == three.now + core.settings.retry_min
 
 
 def test_mere_silence_elects_nobody_for_300_ms(three: Group) -> None:
@@ -214,7 +214,7 @@ def test_a_leader_without_a_majority_steps_down_after_two_timeouts(three: Group)
 
     assert early
     assert not leader.core.in_office
-    assert leader.core.role == FOLLOWER
+    assert leader.core.node.role == FOLLOWER
 
 
 def test_a_node_that_was_cut_off_does_not_depose_the_leader(three: Group) -> None:
@@ -240,7 +240,7 @@ def test_one_broken_link_does_not_depose_a_leader_the_others_hear(three: Group) 
     three.run(2.0)
 
     assert leader.core.in_office
-    assert other.core.leader == leader.name
+    assert other.core.node.leader == leader.name
     assert {n.core.term for n in three.nodes.values()} == {leader.core.term}
 
 
@@ -273,7 +273,7 @@ def test_a_log_that_is_behind_gets_no_pre_vote(three: Group) -> None:
 
     ask = PreVote(asked.core.term + 1, 0, 0)
     asked.core.receive(asker.name, asker.core.incarnation, ask, three.now)
-    asked.core.deadline = three.now + 1
+    asked.core.election.deadline = three.now + 1
     replies = [m for to, m in asked.turn(three.now) if isinstance(m, PreVoteReply)]
 
     assert [r.granted for r in replies] == [False]
@@ -314,7 +314,7 @@ def test_reads_that_come_together_share_a_round(three: Group) -> None:
     leader = three.lead()
     answers: list[int | None] = []
     three.run(0.1)
-    before = leader.core.round
+    before = leader.core.replication.round
 
     for _ in range(100):
         leader.core.read(answers.append)
@@ -322,7 +322,7 @@ def test_reads_that_come_together_share_a_round(three: Group) -> None:
 
     assert len(answers) == 100
     assert None not in answers
-    assert leader.core.round <= before + 2
+    assert leader.core.replication.round <= before + 2
 
 
 def test_a_leader_that_was_replaced_serves_no_read(three: Group) -> None:
@@ -343,7 +343,7 @@ def test_a_stale_read_knows_how_stale_it_is(three: Group) -> None:
     fresh = follower.core.staleness(three.now)
 
     cut_off(three, leader, noticed=False)
-    follower.core.deadline = three.now + 100
+    follower.core.election.deadline = three.now + 100
     three.now += 5.0
 
     assert fresh < 0.3
@@ -356,7 +356,7 @@ def test_a_leader_that_was_deposed_still_knows_how_old_its_state_is(three: Group
     cut_off(three, leader, noticed=False)
 
     began = three.now
-    while leader.core.role == LEADER:
+    while leader.core.node.leads:
         three.run(0.01)
 
     assert leader.core.staleness(three.now) <= three.now - began + 0.3
@@ -366,12 +366,12 @@ def test_a_new_leader_is_not_taken_for_one_that_hears_nothing(three: Group) -> N
     """A majority has just voted for it, though no round of its own was confirmed yet."""
     three.now = 100.0
     for node in three.nodes.values():
-        node.core.deadline = three.now
+        node.core.election.deadline = three.now
 
     ages = []
     while not any(node.core.in_office for node in three.nodes.values()):
         three.run(0.01)
-        ages += [n.core.unheard(three.now) for n in three.nodes.values() if n.core.role == LEADER]
+        ages += [n.core.unheard(three.now) for n in three.nodes.values() if n.core.node.leads]
 
     assert ages
     assert max(ages) < 1.0
@@ -381,7 +381,7 @@ def test_a_follower_whose_clock_began_anew_knows_how_old_its_state_is(three: Gro
     """Its host was started again; its disk and the leader are the same."""
     three.now = 1_000_000.0
     for node in three.nodes.values():
-        node.core.deadline = three.now
+        node.core.election.deadline = three.now
     leader = three.lead()
     three.run(1.0)
     follower = three.others(leader)[0]
@@ -395,9 +395,11 @@ def test_a_follower_whose_clock_began_anew_knows_how_old_its_state_is(three: Gro
     three.passes = passes
     leader.core.link_down(follower.name, three.now)
     leader.core.link_up(follower.name, three.now)
-    leader.core.beat(three.now)
+    leader.core.replication.beat(three.now)
     three.turns()
-    follower.core.on_heartbeat(leader.name, said[-1]._replace(echo=three.now + 100), three.now)
+    follower.core.follower.on_heartbeat(
+        leader.name, said[-1]._replace(echo=three.now + 100), three.now
+    )
 
     # Nothing of the clock before is said, and what is ahead of the present one is not believed.
     assert said[0].echo == 0.0
@@ -417,8 +419,8 @@ def test_who_leads_without_having_committed_anything_does_not_say_how_fresh_it_i
 
     three.run(0.5)
 
-    leads = new if new.core.role == LEADER else follower
-    assert leads.core.role == LEADER
+    leads = new if new.core.node.leads else follower
+    assert leads.core.node.leads
     assert not leads.core.in_office
     for node in (new, follower):
         assert node.core.staleness(three.now) >= three.now - left_at - 0.2

@@ -37,7 +37,7 @@ async def test_a_new_node_names_those_that_are_missing(
     for one in started:
         await one.start()
     try:
-        await until(lambda: not nodes[0].core.lacks().get("n2"))
+        await until(lambda: not nodes[0].core.join.lacks().get("n2"))
         said = nodes[0].founding()
         started.append(nodes[2])
         await nodes[2].start()

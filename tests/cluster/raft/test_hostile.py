@@ -18,6 +18,7 @@ import pytest
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.raft.faults import Fatal
 from raftsched.cluster.raft.journal import COMMAND, CONFIG, NOOP, Entry
+from raftsched.cluster.raft.manifest import FileOf, Manifest
 from raftsched.cluster.raft.membership import MEMBERS_MAX
 from raftsched.cluster.raft.message import (
     INDEX_MAX,
@@ -42,7 +43,6 @@ from raftsched.cluster.raft.message import (
     encode,
 )
 from raftsched.cluster.raft.port import Settings
-from raftsched.cluster.raft.snapshot import FileOf, Manifest
 
 SETTINGS = Settings(
     compact_bytes=40 << 10, tail_entries=5, chunk_bytes=512, append_bytes=4000,
@@ -86,7 +86,7 @@ class Hostile:
 
     def number(self, target: Node) -> int:
         core, dice = target.core, self.dice
-        near = dice.choice((core.journal.last_index, core.commit, core.journal.base_index))
+        near = dice.choice((core.journal.last_index, core.node.commit, core.journal.base_index))
         return dice.choice((
             0, 1, max(near + dice.randint(-3, 3), 0), near, dice.randrange(200),
             INDEX_MAX - 1, dice.randrange(INDEX_MAX),
@@ -132,12 +132,12 @@ class Hostile:
         return dice.choice((good.encode(), good.encode(), good.encode(), checked(odd), odd))
 
     def snapshot(self, target: Node) -> int:
-        incoming = target.core.incoming
+        incoming = target.core.receiver.incoming
         ids = [m.id for m in target.core.snapshots.by_index.values()]
         return self.dice.choice([incoming.manifest.id if incoming else 1, *ids, 7])
 
     def introduction(self, target: Node) -> bytes:
-        dice, contacts = self.dice, target.core.contacts
+        dice, contacts = self.dice, target.core.join.contacts
         said = {
             "formed": dice.choice((True, False, 1)),
             "table": dice.choice((None, {}, {"n1": 1, "n2": -5}, [], {"n1": "x"})),
@@ -145,7 +145,7 @@ class Hostile:
             "address": dice.choice((*ADDRESSES, 5)),
             "contacts": dice.choice((contacts, {}, [])),
             "index": dice.choice((1, -1, "x")),
-            "seen": dice.choice((target.core.config_index, None, [])),
+            "seen": dice.choice((target.core.members.config_index, None, [])),
         }
         shapes = (b"", b"[]", NESTED, b"\xff", json.dumps(said).encode() + b" " * 1_000_000)
         return dice.choice((*shapes, *[json.dumps(said).encode()] * 8))
@@ -169,7 +169,7 @@ def append(h: Hostile, t: Node) -> Append:
 
 def chunk(h: Hostile, t: Node) -> Chunk:
     size = h.dice.choice((0, 5, 512, 512, 88, 600_000))
-    incoming, there = t.core.incoming, h.dice.random() < 0.9
+    incoming, there = t.core.receiver.incoming, h.dice.random() < 0.9
     file, offset = incoming.got if incoming else (0, 0)
     if h.dice.random() < 0.3:
         file, offset = h.dice.choice((0, 1, 1 << 31)), h.number(t)
@@ -190,7 +190,7 @@ MAKERS: list[Maker] = [
     lambda h, t: AppendAck(h.term(t), h.number(t), h.number(t), h.dice.random() < 0.3),
     lambda h, t: Heartbeat(h.term(t), h.number(t), h.number(t), 0, -1e16, 1e16),
     lambda h, t: Heartbeat(h.term(t), h.number(t), h.number(t), h.number(t), 0.0, 0.0),
-    lambda h, t: HeartbeatAck(h.term(t), h.dice.choice((0, 1, t.core.round)), 1e16),
+    lambda h, t: HeartbeatAck(h.term(t), h.dice.choice((0, 1, t.core.replication.round)), 1e16),
     lambda h, t: PreVote(h.term(t), h.number(t), h.term(t)),
     lambda h, t: PreVoteReply(h.term(t), h.term(t), True, h.dice.choice((0, 0, 0, 10**9))),
     lambda h, t: Vote(h.term(t), h.number(t), h.term(t), h.dice.random() < 0.2),
@@ -205,21 +205,23 @@ MAKERS: list[Maker] = [
 def committed(node: Node) -> dict[int, int]:
     """The terms of what this node has committed, as far as its journal still has them."""
     core = node.core
-    return {i: core.journal.term_at(i) for i in range(core.journal.base_index, core.commit + 1)}
+    return {
+        i: core.journal.term_at(i) for i in range(core.journal.base_index, core.node.commit + 1)
+    }
 
 
 def check_memory(node: Node) -> None:
     core = node.core
     assert sum(core.outbox.bytes) <= 2 * SETTINGS.outbox_bytes
     assert len(core.applicants) <= 64
-    assert len(core.seen) <= 64
-    assert len(core.heard_disks) <= 64
-    assert len(core.announced) <= MEMBERS_MAX
+    assert len(core.join.seen) <= 64
+    assert len(core.members.heard_disks) <= 64
+    assert len(core.join.announced) <= MEMBERS_MAX
     assert len(core.jobs) <= 3
-    assert len(core.progress) <= MEMBERS_MAX
-    if core.incoming is not None:
-        held = sum(map(len, core.incoming.early.values()))
-        held += sum(len(data) for _, _, data in core.incoming.pieces)
+    assert len(core.replication.progress) <= MEMBERS_MAX
+    if core.receiver.incoming is not None:
+        held = sum(map(len, core.receiver.incoming.early.values()))
+        held += sum(len(data) for _, _, data in core.receiver.incoming.pieces)
         assert held <= 4 * SETTINGS.chunk_window * SETTINGS.chunk_bytes
 
 
@@ -229,7 +231,7 @@ def play(seed: int, rounds: int = 25) -> tuple[int, list[str]]:
     group = hostile.group
     for _ in range(rounds):
         for target in hostile.targets:
-            before, commit = committed(target), target.core.commit
+            before, commit = committed(target), target.core.node.commit
             try:
                 for _ in range(hostile.dice.choice((1, 5, 20))):
                     hostile.attack(target)
@@ -241,8 +243,8 @@ def play(seed: int, rounds: int = 25) -> tuple[int, list[str]]:
                     return hostile.refused, stops
                 commit = 0
             after = committed(target)
-            assert target.core.commit >= commit
-            assert target.core.commit <= target.core.journal.last_index
+            assert target.core.node.commit >= commit
+            assert target.core.node.commit <= target.core.journal.last_index
             assert all(after[i] == before[i] for i in after.keys() & before.keys())
             check_memory(target)
     return hostile.refused, stops

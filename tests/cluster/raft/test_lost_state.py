@@ -7,9 +7,9 @@ import pytest
 
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.raft.faults import Damaged, Refused
+from raftsched.cluster.raft.manifest import folder_of
 from raftsched.cluster.raft.message import Message, Offer
 from raftsched.cluster.raft.port import Settings
-from raftsched.cluster.raft.snapshot import folder_of
 
 SETTINGS = Settings(tail_entries=0, tail_bytes=0, chunk_bytes=2_000)
 

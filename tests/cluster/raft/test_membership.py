@@ -47,7 +47,7 @@ def test_nothing_begins_before_all_nodes_have_met() -> None:
     group.passes = lambda a, b, m: "n3" not in (a, b)
 
     group.run(3.0)
-    formed = [n.core.formed for n in group.nodes.values()]
+    formed = [n.core.members.formed for n in group.nodes.values()]
     group.passes = lambda a, b, m: True
     group.lead()
 
@@ -62,11 +62,11 @@ def test_all_nodes_begin_with_the_same_configuration(three: Group) -> None:
 
 def test_two_lists_of_members_never_make_a_cluster() -> None:
     group = Group(3)
-    group.nodes["n3"].core.contacts = {"n3": "n3:1", "n1": "n1:1", "n2": "elsewhere:1"}
+    group.nodes["n3"].core.join.contacts = {"n3": "n3:1", "n1": "n1:1", "n2": "elsewhere:1"}
 
     group.run(3.0)
 
-    assert not any(n.core.formed for n in group.nodes.values())
+    assert not any(n.core.members.formed for n in group.nodes.values())
 
 
 def test_a_lost_disk_comes_back_as_another_and_gets_its_vote_again(three: Group) -> None:
@@ -78,12 +78,12 @@ def test_a_lost_disk_comes_back_as_another_and_gets_its_vote_again(three: Group)
 
     restart(three, lost, empty=True)
     three.turns(2)
-    at_once = lost.core.is_voter
+    at_once = lost.core.members.is_voter
     three.run(2.0)
 
     assert not at_once
     assert lost.core.incarnation != former
-    assert lost.core.is_voter
+    assert lost.core.members.is_voter
     assert lost.core.last_applied == leader.core.last_applied
 
 
@@ -94,13 +94,13 @@ def test_an_empty_disk_grants_nothing_that_counts(three: Group) -> None:
     three.passes = lambda a, b, m: False
     restart(three, lost, empty=True)
     other.core.step_down(other.core.term, three.now)
-    other.core.leader = None
-    other.core.stand(three.now, transfer=False)
+    other.core.node.leader = None
+    other.core.election.stand(three.now, transfer=False)
 
     reply = VoteReply(other.core.term, True)
     other.core.receive(lost.name, lost.core.incarnation, reply, three.now)
 
-    assert other.core.voters == {other.name}
+    assert other.core.election.voters == {other.name}
 
 
 def test_an_added_node_learns_first_and_votes_when_it_has_caught_up(three: Group) -> None:
@@ -116,7 +116,7 @@ def test_an_added_node_learns_first_and_votes_when_it_has_caught_up(three: Group
     assert learner
     assert answers != [None]
     assert leader.core.config.voters == ["n1", "n2", "n3", "n4"]
-    assert added.core.is_voter
+    assert added.core.members.is_voter
 
 
 def test_members_change_one_at_a_time(three: Group) -> None:
@@ -139,7 +139,7 @@ def test_a_removed_node_is_told_and_stops(three: Group) -> None:
     assert gone.gone
     assert gone.core.status().removed
     assert len(leader.core.config.voters) == 2
-    assert gone.name not in leader.core.progress
+    assert gone.name not in leader.core.replication.progress
 
 
 def test_a_removed_node_that_missed_it_learns_it_when_it_asks(three: Group) -> None:
@@ -148,7 +148,7 @@ def test_a_removed_node_that_missed_it_learns_it_when_it_asks(three: Group) -> N
     three.passes = lambda a, b, m: gone.name not in (a, b)
     leader.core.remove_member(gone.name, three.now, lambda _: None)
     three.run(0.5)
-    leader.core.progress.pop(gone.name, None)
+    leader.core.replication.progress.pop(gone.name, None)
 
     three.passes = lambda a, b, m: True
     gone.core.link_down(leader.name, three.now)
@@ -210,7 +210,7 @@ def test_members_survive_restart_and_snapshot() -> None:
         group.run(0.01)
     group.run(0.3)
 
-    assert leader.core.journal.base_index > leader.core.config_index
+    assert leader.core.journal.base_index > leader.core.members.config_index
     leader.start(group.now)
     assert leader.core.config.voters == voters
 
@@ -279,16 +279,16 @@ def test_a_snapshot_goes_on_where_the_line_broke() -> None:
     connect(group, lost)
     for _ in range(200):
         group.run(0.01)
-        if node.core.incoming is not None and node.core.incoming.got > (0, 3000):
+        if node.core.receiver.incoming is not None and node.core.receiver.incoming.got > (0, 3000):
             break
-    assert node.core.incoming is not None
-    got = node.core.incoming.got
+    assert node.core.receiver.incoming is not None
+    got = node.core.receiver.incoming.got
 
     group.passes = lambda a, b, m: lost not in (a, b)
     group.run(0.25)
     group.passes = lambda a, b, m: True
     connect(group, lost)
-    resumed = node.core.incoming.got if node.core.incoming is not None else None
+    resumed = node.core.receiver.incoming.got if node.core.receiver.incoming is not None else None
     group.run(4.0)
 
     assert resumed is not None
@@ -396,7 +396,7 @@ def test_more_changes_of_members_than_a_header_holds(three: Group) -> None:
     restart(three, leader)
 
     assert len(leader.core.journal.configs) > 60
-    assert added.core.formed
+    assert added.core.members.formed
 
 
 def test_a_vote_for_the_old_disk_is_not_one_for_the_new(three: Group) -> None:
@@ -430,10 +430,10 @@ def test_a_removed_node_that_comes_back_empty_is_another(three: Group) -> None:
     three.run(0.5)
     leader.core.add_member(gone.name, three.now, lambda _: None)
     three.turns(1)
-    assert leader.core.progress[gone.name].match == 0
+    assert leader.core.replication.progress[gone.name].match == 0
     three.run(2.0)
 
-    assert gone.core.is_voter
+    assert gone.core.members.is_voter
     assert gone.core.last_applied == leader.core.last_applied
 
 
@@ -493,7 +493,7 @@ def test_an_empty_disk_has_its_own_word_for_where_it_is(three: Group) -> None:
 
     member = leader.core.config.members[lost.name]
     assert (member.address, member.client) == (f"{lost.name}:1", "clients:8")
-    assert lost.core.is_voter
+    assert lost.core.members.is_voter
 
 
 def test_who_cannot_move_a_member_changes_nothing(three: Group) -> None:

@@ -46,7 +46,7 @@ def pair(group: Group, *, copied: str) -> tuple[Node, Node, Node, int]:
     stop(group, away)
     group.passes = lambda a, b, m: away.name not in (a, b)
     write(group, leader, 5, "pair")
-    last = leader.core.commit
+    last = leader.core.node.commit
     stop(group, older)
     older.disk = copy
     older.applied.clear()
@@ -80,7 +80,7 @@ def test_an_older_copy_is_told_so_and_nothing_is_lost(copied: str) -> None:
     leader = group.lead()
     group.run(2.0)
     assert leader is witness
-    assert all(node.core.commit > last for node in group.nodes.values())
+    assert all(node.core.node.commit > last for node in group.nodes.values())
     assert len({node.machine.digest for node in group.nodes.values()}) == 1
 
 
@@ -96,7 +96,7 @@ def test_what_is_committed_is_known_after_all_were_restarted() -> None:
     group.passes = without_elections_of(witness)  # type: ignore[assignment]
     for node in (witness, away, older):
         start(group, node)
-    assert witness.core.commit == last
+    assert witness.core.node.commit == last
     group.run(3.0)
     assert not any(node.core.in_office for node in group.nodes.values())
     assert [node.core.status().missing for node in (older, away)] == [last, last]
@@ -104,7 +104,7 @@ def test_what_is_committed_is_known_after_all_were_restarted() -> None:
     group.passes = lambda a, b, m: True
     assert group.lead() is witness
     group.run(1.0)
-    assert all(node.core.commit > last for node in group.nodes.values())
+    assert all(node.core.node.commit > last for node in group.nodes.values())
 
 
 def test_a_forgotten_vote_is_found_out() -> None:
@@ -139,8 +139,8 @@ def test_a_start_gives_no_vote_before_the_others_could_say_what_they_know() -> N
     began = group.now
     ask = Vote(other.core.term + 1, other.core.journal.last_index, other.core.journal.last_term,
                False)  # fmt: skip
-    node.core.on_vote(other.name, ask, group.now)
-    assert node.core.vote is None
+    node.core.asked_for_vote(other.name, ask, group.now)
+    assert node.core.node.vote is None
 
     # Whoever is gone keeps nobody waiting for long.
     while not other.core.in_office and not node.core.in_office:
@@ -156,11 +156,11 @@ def test_all_that_meet_wait_for_nothing() -> None:
     stop(group, node)
     start(group, node)
     group.turns(3)
-    assert node.core.has_met(group.now)
+    assert node.core.election.has_met(group.now)
     ask = Vote(other.core.term + 1, other.core.journal.last_index, other.core.journal.last_term,
                True)  # fmt: skip
-    node.core.on_vote(other.name, ask, group.now)
-    assert node.core.vote == other.name
+    node.core.asked_for_vote(other.name, ask, group.now)
+    assert node.core.node.vote == other.name
 
 
 def test_zeros_in_the_place_of_what_was_acknowledged_are_told_from_a_torn_write() -> None:
@@ -200,14 +200,14 @@ def test_what_was_never_committed_may_go() -> None:
     stop(group, leader)
     start(group, leader)
     group.run(1.0)
-    assert len({node.core.commit for node in group.nodes.values()}) == 1
+    assert len({node.core.node.commit for node in group.nodes.values()}) == 1
 
 
 def test_a_word_that_is_none_changes_nothing() -> None:
     group = Group(3)
     leader = group.lead()
     node = group.others(leader)[0]
-    text = leader.core.introduction(node.name).text
+    text = leader.core.join.introduction(node.name).text
     seen = node.core.witness.committed
     for old, new in ((b'"committed": ', b'"committed": -'), (b'"held": [', b'"held": [-'),
                      (b'"held": [', b'"held": ["x", ')):  # fmt: skip

@@ -84,11 +84,11 @@ def test_who_has_the_log_gets_no_snapshot() -> None:
 def test_after_a_broken_line_what_was_under_way_is_sent_again(three: Group) -> None:
     leader = filled(three, 5)
     follower = three.others(leader)[0]
-    match = leader.core.progress[follower.name].match
+    match = leader.core.replication.progress[follower.name].match
     three.passes = lambda a, b, m: b != follower.name or not isinstance(m, Append)
     three.write(leader, "lost")
     three.turns(2)
-    assert leader.core.progress[follower.name].next == match + 2
+    assert leader.core.replication.progress[follower.name].next == match + 2
 
     heard = back(three, follower)
     three.turns(2)
@@ -133,8 +133,8 @@ def test_a_slow_link_is_not_filled_with_the_same_entries(three: Group) -> None:
     assert 5 <= len(times) <= 11
     three.passes = lambda a, b, m: True
     three.run(2.5)
-    assert leader.core.progress[slow.name].match == leader.core.journal.last_index
-    assert leader.core.progress[slow.name].patience == 0.0
+    assert leader.core.replication.progress[slow.name].match == leader.core.journal.last_index
+    assert leader.core.replication.progress[slow.name].patience == 0.0
 
 
 def test_large_entries_are_applied_a_few_at_a_time() -> None:
@@ -142,7 +142,7 @@ def test_large_entries_are_applied_a_few_at_a_time() -> None:
     leader = group.lead()
     steps: list[int] = []
     follower = group.others(leader)[0]
-    apply_committed = follower.core.apply_committed
+    apply_committed = follower.core.applying.apply_committed
 
     def counted() -> bool:
         before = follower.core.last_applied
@@ -150,7 +150,7 @@ def test_large_entries_are_applied_a_few_at_a_time() -> None:
         steps.append(follower.core.last_applied - before)
         return more
 
-    follower.core.apply_committed = counted  # type: ignore[method-assign]
+    follower.core.applying.apply_committed = counted  # type: ignore[method-assign]
     for number in range(40):
         group.write(leader, f"w{number}" + "x" * 400)
     group.run(0.5)

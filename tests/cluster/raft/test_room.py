@@ -48,7 +48,7 @@ def test_a_leader_whose_state_has_no_room_hands_over_and_goes_on_when_it_has(thr
     three.run(0.5)
 
     assert written == [None]
-    assert leader.core.full
+    assert leader.core.node.full
     assert not leader.core.in_office
     assert len(next_leader.applied) == 2
     assert leader.applied == []
@@ -57,7 +57,7 @@ def test_a_leader_whose_state_has_no_room_hands_over_and_goes_on_when_it_has(thr
     free()
     three.run(2.0)
 
-    assert not leader.core.full
+    assert not leader.core.node.full
     assert leader.applied == next_leader.applied
 
 

@@ -7,6 +7,7 @@ import pytest
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.raft.faults import Broken, Fatal, Refused, Unsupported
 from raftsched.cluster.raft.journal import COMMAND, Entry
+from raftsched.cluster.raft.manifest import Manifest
 from raftsched.cluster.raft.message import (
     Append,
     AppendAck,
@@ -16,7 +17,6 @@ from raftsched.cluster.raft.message import (
     Offer,
     VoteReply,
 )
-from raftsched.cluster.raft.snapshot import Manifest
 
 
 def tell(node: Node, peer: Node, message: Message, now: float) -> list[Message]:
@@ -81,7 +81,7 @@ def test_commit_covers_only_what_this_message_verified(three: Group) -> None:
 
     tell(follower, leader, Append(leader.core.term, last, leader.core.term, last + 1), three.now)
 
-    assert follower.core.commit == last
+    assert follower.core.node.commit == last
 
 
 def test_an_offer_of_a_snapshot_commits_nothing(three: Group) -> None:
@@ -94,7 +94,7 @@ def test_an_offer_of_a_snapshot_commits_nothing(three: Group) -> None:
 
     follower.core.receive(leader.name, leader.core.incarnation, offer, three.now)
 
-    assert follower.core.commit == last
+    assert follower.core.node.commit == last
     assert follower.core.last_applied == last
 
 
@@ -105,16 +105,16 @@ def test_copies_of_an_entry_of_an_old_term_commit_nothing(three: Group) -> None:
     for _ in range(3):
         three.write(leader)
     three.run(1.0)
-    core, commit = leader.core, leader.core.commit
-    core.stand(three.now, transfer=False)
-    core.take_office(three.now)
+    core, commit = leader.core, leader.core.node.commit
+    core.election.stand(three.now, transfer=False)
+    core.election.take_office(three.now)
 
-    for progress in core.progress.values():
-        progress.match = core.noop_index - 1
-    core.advance_commit()
+    for progress in core.replication.progress.values():
+        progress.match = core.replication.noop_index - 1
+    core.replication.advance_commit()
 
-    assert core.noop_index - 1 > commit
-    assert core.commit == commit
+    assert core.replication.noop_index - 1 > commit
+    assert core.node.commit == commit
 
 
 def test_an_acknowledgement_of_another_term_changes_nothing(three: Group) -> None:
@@ -127,7 +127,7 @@ def test_an_acknowledgement_of_another_term_changes_nothing(three: Group) -> Non
     old = AppendAck(leader.core.term - 1, last, last + 1, True)
     leader.core.receive(follower.name, follower.core.incarnation, old, three.now)
 
-    assert leader.core.progress[follower.name].match == last
+    assert leader.core.replication.progress[follower.name].match == last
 
 
 def test_a_stale_leader_is_told_of_the_new_term(three: Group) -> None:
@@ -154,7 +154,7 @@ def test_an_answer_to_a_stale_heartbeat_confirms_no_round(three: Group) -> None:
 def test_a_refusal_never_goes_below_what_was_acknowledged(three: Group) -> None:
     """Rule 4, C4: nor beyond the leader's own end."""
     leader, follower, last = followed(three)
-    progress = leader.core.progress[follower.name]
+    progress = leader.core.replication.progress[follower.name]
     term, incarnation = leader.core.term, follower.core.incarnation
 
     leader.core.receive(follower.name, incarnation, AppendAck(term, last, 2, False), three.now)
@@ -168,7 +168,7 @@ def test_a_refusal_never_goes_below_what_was_acknowledged(three: Group) -> None:
 def test_an_old_acknowledgement_lowers_nothing(three: Group) -> None:
     """Rule 4, A1."""
     leader, follower, last = followed(three)
-    progress = leader.core.progress[follower.name]
+    progress = leader.core.replication.progress[follower.name]
 
     ack = AppendAck(leader.core.term, 2, 3, True)
     leader.core.receive(follower.name, follower.core.incarnation, ack, three.now)
@@ -183,7 +183,7 @@ def test_one_voter_is_one_vote_however_often_it_answers() -> None:
     group.lead()
     group.passes = lambda a, b, m: False
     group.run(1.0)
-    node.core.stand(group.now, transfer=False)
+    node.core.election.stand(group.now, transfer=False)
 
     for _ in range(5):
         node.core.receive(
@@ -192,8 +192,8 @@ def test_one_voter_is_one_vote_however_often_it_answers() -> None:
     node.core.receive("stranger", 1, VoteReply(node.core.term, True), group.now)
     node.core.receive("n3", 12345, VoteReply(node.core.term, True), group.now)
 
-    assert node.core.voters == {"n1", "n2"}
-    assert node.core.leader is None
+    assert node.core.election.voters == {"n1", "n2"}
+    assert node.core.node.leader is None
 
 
 def test_two_leaders_in_a_term_stop_the_node_that_sees_them(three: Group) -> None:
@@ -228,7 +228,7 @@ def test_a_caller_that_raises_does_not_apply_an_entry_twice(three: Group) -> Non
 def test_an_entry_of_a_later_release_stops_the_node(three: Group) -> None:
     """A8: skipping it would shift everything after it."""
     leader = three.lead()
-    leader.core.add_entry(16, b"{}", lambda _: None)
+    leader.core.proposals.add(16, b"{}", lambda _: None)
 
     with pytest.raises(Unsupported, match="kind 16"):
         three.run(0.2)
@@ -253,7 +253,7 @@ def test_an_old_snapshot_is_left_alone(three: Group) -> None:
 
     assert isinstance(ack, AppendAck)
     assert (ack.ok, ack.at) == (True, last - 5)
-    assert follower.core.incoming is None
+    assert follower.core.receiver.incoming is None
     assert follower.core.journal.last_index == last
 
 
@@ -276,7 +276,7 @@ def test_the_commit_index_is_not_taken_from_a_disk(three: Group) -> None:
 
     follower.start(three.now)
 
-    assert follower.core.commit == follower.core.last_applied == 0
+    assert follower.core.node.commit == follower.core.last_applied == 0
     assert follower.core.journal.last_index == last
 
 
@@ -285,7 +285,7 @@ def test_a_follower_with_a_longer_log_is_repaired_in_one_exchange(three: Group) 
     leader, follower, last = followed(three)
     for index in range(last + 1, last + 301):
         follower.core.journal.append(command(index, leader.core.term))
-    follower.core.set_term(leader.core.term + 1, None)
+    follower.core.node.set_term(leader.core.term + 1, None)
 
     three.run(1.5)
     new = three.lead()
@@ -297,13 +297,13 @@ def test_a_follower_with_a_longer_log_is_repaired_in_one_exchange(three: Group) 
     assert (len(ends), len(terms)) == (1, 1)
 
 
-def test_only_the_port_leads_into_consensus(three: Group) -> None:
-    core = three.lead().core
+def test_pysyncobj_can_be_called_for_term_vote_and_role_only(three: Group) -> None:
+    held = three.lead().core.node._upstream._held
 
     with pytest.raises(Broken, match="only the port"):
-        core._applyCommand(b"x", None)
+        held._applyCommand(b"x", None)
     with pytest.raises(Broken, match="only the port"):
-        core.doTick(0.0)
+        held.doTick(0.0)
 
 
 def test_a_follower_refuses_and_names_the_leader(three: Group) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.raft.disk import RealDisk
-from raftsched.cluster.raft.snapshot import Manifest, Snapshots
+from raftsched.cluster.raft.manifest import Manifest
+from raftsched.cluster.raft.snapshot import Snapshots
 
 MEMBERS = [(1, '{"n1":[1,"n1:1",true]}')]
 

@@ -12,9 +12,9 @@ from raftsched.chaos.sim.disk import SimDisk
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.chaos.sim.register import Register
 from raftsched.cluster.raft.faults import Damaged
+from raftsched.cluster.raft.manifest import FileOf, Manifest, folder_of
 from raftsched.cluster.raft.message import BadCopy, Chunk, Message, Offer, WireError
 from raftsched.cluster.raft.port import Settings
-from raftsched.cluster.raft.snapshot import FileOf, Manifest, folder_of
 
 SETTINGS = Settings(tail_entries=0, chunk_bytes=200)
 MEMBERS = '{"n1":[1,"n1:1",true]}'
@@ -169,7 +169,7 @@ def test_what_is_no_manifest_is_refused(three: Group, data: bytes) -> None:
         follower.core.receive(
             leader.name, leader.core.incarnation, Offer(leader.core.term, data), three.now
         )
-    assert follower.core.incoming is None
+    assert follower.core.receiver.incoming is None
 
 
 def behind(group: Group, leader: Node) -> Node:

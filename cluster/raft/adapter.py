@@ -1,16 +1,17 @@
-"""PySyncObj behind a wall: its state under plain names, its doors to the world shut.
+"""The adapter to PySyncObj: term, vote and role of a node, held in a SyncObj that is shut.
 
-PySyncObj looks its private methods up through the instance, so a subclass replaces one by giving
-it the mangled name. What is kept of it is the state of a Raft node, `__setState` and
-`__setCurrentTerm`. Its handlers are replaced whole in the files beside this one: they depend on
-each other's mistakes (its truncation is what makes its commit rule safe), so that a patched
-handler could not be read without the original beside it. DESIGN.md tells what became of each.
+Of PySyncObj run `SyncObj.__init__`, `__setState` and `__setCurrentTerm`: its constructor and some
+eight lines. Log, messages, elections, snapshots and membership are our own, in the files beside
+this one: its handlers depend on each other's mistakes (its truncation is what makes its commit
+rule safe), so a patched one could not be read without the original beside it.
+
+PySyncObj looks its private methods up through the instance, so a subclass shuts one by giving it
+the mangled name. Nothing outside this file has that instance.
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,13 +71,10 @@ def _shut(name: str) -> Callable[..., None]:
     return refuse
 
 
-class Walled(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
-    """The state of a Raft node, as PySyncObj keeps it."""
+class _Shut(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
+    """A SyncObj that only keeps term, vote and role."""
 
-    def __init__(self, me: str, journal: Journal, dice: random.Random) -> None:
-        self.me = me
-        self.journal = journal
-        self.dice = dice
+    def __init__(self, me: str, journal: Journal) -> None:
         conf = SyncObjConf(
             autoTick=False,
             dynamicMembershipChange=False,
@@ -87,73 +85,39 @@ class Walled(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
         self._SyncObj__raftLog = _LogView(journal)
         self._SyncObj__raftCurrentTerm = journal.term
         self._SyncObj__votedForNodeId = journal.vote
-        if journal.last_term > journal.term:
-            self.set_term(journal.last_term, None)
-        # Never read from a disk: a commit index beyond the journal's end would be believed.
-        self._SyncObj__raftCommitIndex = journal.base_index
+
+    # Called by PySyncObj's constructor; the deadline of an election is ours.
+    def _SyncObj__generateRaftTimeout(self) -> float:
+        return 0.0
+
+
+class Upstream:
+    """Term, vote and role, as PySyncObj keeps them."""
+
+    def __init__(self, me: str, journal: Journal) -> None:
+        self._held = _Shut(me, journal)
 
     @property
     def term(self) -> int:
-        number: int = self._SyncObj__raftCurrentTerm
+        number: int = self._held._SyncObj__raftCurrentTerm
         return number
 
     @property
     def vote(self) -> str | None:
-        name: str | None = self._SyncObj__votedForNodeId
+        name: str | None = self._held._SyncObj__votedForNodeId
         return name
 
     @property
     def role(self) -> int:
-        state: int = self._SyncObj__raftState
+        state: int = self._held._SyncObj__raftState
         return state
 
     def set_term(self, term: int, vote: str | None) -> None:
-        self._SyncObj__setCurrentTerm(term, vote)
+        """Keep term and vote, in the journal too."""
+        self._held._SyncObj__setCurrentTerm(term, vote)
 
     def set_role(self, role: int) -> None:
-        self._SyncObj__setState(role)
-
-    @property
-    def leader(self) -> str | None:
-        """Who leads as far as this node knows."""
-        name: str | None = self._SyncObj__raftLeader
-        return name
-
-    @leader.setter
-    def leader(self, name: str | None) -> None:
-        self._SyncObj__raftLeader = name
-
-    @property
-    def commit(self) -> int:
-        index: int = self._SyncObj__raftCommitIndex
-        return index
-
-    @commit.setter
-    def commit(self, index: int) -> None:
-        self._SyncObj__raftCommitIndex = index
-
-    @property
-    def last_applied(self) -> int:
-        index: int = self._SyncObj__raftLastApplied
-        return index
-
-    @last_applied.setter
-    def last_applied(self, index: int) -> None:
-        self._SyncObj__raftLastApplied = index
-
-    @property
-    def deadline(self) -> float:
-        """When to stand for election unless a leader is heard."""
-        at: float = self._SyncObj__raftElectionDeadline
-        return at
-
-    @deadline.setter
-    def deadline(self, at: float) -> None:
-        self._SyncObj__raftElectionDeadline = at
-
-    # Called by PySyncObj's constructor, where there is no deadline of ours yet.
-    def _SyncObj__generateRaftTimeout(self) -> float:
-        return 0.0
+        self._held._SyncObj__setState(role)
 
 
 # Commands from elsewhere, pickled configurations, code versions, its clock and its poller: none
@@ -183,4 +147,4 @@ for _name in (
 ):
     if not hasattr(SyncObj, _name):
         raise Broken(f"pysyncobj has no {_name}; see AUDITED_SHA256")
-    setattr(Walled, _name, _shut(_name))
+    setattr(_Shut, _name, _shut(_name))

@@ -11,7 +11,7 @@ from raftsched.chaos.sim.disk import SimDisk
 from raftsched.chaos.sim.group import LIMITS, Group, Node
 from raftsched.chaos.sim.register import Register
 from raftsched.cluster.raft.faults import Broken
-from raftsched.cluster.raft.founding import NOBODY, found
+from raftsched.cluster.raft.force_new_cluster import NOBODY, force_new_cluster
 from raftsched.cluster.raft.journal import Journal
 from raftsched.cluster.raft.membership import Configuration
 from raftsched.cluster.raft.snapshot import Snapshots
@@ -39,7 +39,7 @@ def recover(node: Node, disk: SimDisk, *, ahead: int = 1) -> int:
     machine.values, machine.requests = dict(node.machine.values), dict(node.machine.requests)
     machine.index = max(journal.last_index, snapshots.last_index) + ahead
     machine.digest = "new"
-    found(
+    force_new_cluster(
         journal, snapshots, node.name, node.contacts, origin="new", incarnation=NEW,
         term=journal.term + 1, checkpoint=machine.checkpoint(),
     )  # fmt: skip
@@ -116,16 +116,16 @@ def test_wherever_the_power_goes_there_is_the_old_history_or_the_new_one() -> No
                 assert (core.last_applied, node.machine.digest) == (at, "new")
                 assert node.machine.values == values
                 assert core.config.voters == ["n3"]
-                assert core.is_voter
+                assert core.members.is_voter
                 continue
             assert core.journal.last_index >= index
             assert core.config.voters == ["n1", "n2", "n3"]
             assert (core.term, core.journal.vote) >= voted or core.term > voted[0]
-            seen.add("old" if core.is_voter else "in between")
+            seen.add("old" if core.members.is_voter else "in between")
             # What was applied is in memory only, so it comes again.
             assert node.machine.digest in ("", digest)
             recover(kept, image)
-            assert Node("n3", group.names, kept.settings, image).core.is_voter
+            assert Node("n3", group.names, kept.settings, image).core.members.is_voter
 
     assert seen == {"old", "in between", "new"}
 

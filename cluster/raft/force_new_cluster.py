@@ -16,13 +16,14 @@ from collections.abc import Callable
 
 from .faults import require
 from .journal import Journal
+from .manifest import Manifest
 from .membership import Configuration, Member
-from .snapshot import Manifest, Snapshots
+from .snapshot import Snapshots
 
-NOBODY = 1  # A disk draws 48 random bits; see `Core.begin`.
+NOBODY = 1  # A disk draws 48 random bits; see `Join.begin`.
 
 
-def found(
+def force_new_cluster(
     journal: Journal, snapshots: Snapshots, me: str, addresses: dict[str, str], *,
     origin: str, incarnation: int, term: int, checkpoint: Callable[[str], int],
 ) -> Manifest:  # fmt: skip

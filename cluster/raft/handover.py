@@ -1,0 +1,71 @@
+"""How a leader hands leadership to another node, on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .election import Election
+from .faults import Refused
+from .members import Members
+from .message import TimeoutNow
+from .node_state import NodeState
+from .outbox import Outbox
+from .proposals import Proposals
+from .replication import Replication
+
+
+class Handover:
+    """The one transfer that is under way, if there is any."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        members: Members,
+        outbox: Outbox,
+        proposals: Proposals,
+        replication: Replication,
+        election: Election,
+    ) -> None:
+        self.node, self.members, self.outbox = node, members, outbox
+        self.proposals, self.replication, self.election = proposals, replication, election
+        self.target: str | None = None
+        self.until = 0.0
+        self.sent = False
+        self.reply: Callable[[bool], None] | None = None
+
+    def begin(self, target: str | None, now: float, reply: Callable[[bool], None]) -> None:
+        """Hand leadership to a node, or to the one that is furthest; reply whether it went."""
+        self.target = self.choose(target)
+        self.until = now + self.node.settings.transfer
+        self.sent = False
+        self.reply = reply
+
+    def choose(self, target: str | None) -> str:
+        """Who would lead instead; Refused if nobody can, or not this one."""
+        self.election.check_leads()
+        if self.target is not None:
+            raise Refused(f"leadership is already going to {self.target}")
+        progress = self.replication.progress
+        ready = [v for v in self.members.other_voters() if v in self.members.connected]
+        if target is None and ready:
+            target = max(ready, key=lambda v: (progress[v].match, v))
+        if target is None or target not in ready:
+            others = f"those are {', '.join(ready)}" if ready else "there is none beside this node"
+            raise Refused(f"{target or 'nobody'} is no connected voter; {others}")
+        return target
+
+    def tick(self, now: float) -> None:
+        if self.target is None:
+            return
+        progress = self.replication.progress.get(self.target)
+        if now >= self.until or progress is None:
+            self.end(over=False)
+        elif progress.match == self.node.journal.last_index and not self.sent:
+            self.sent = True
+            self.outbox.send(self.target, TimeoutNow(self.node.term))
+
+    def end(self, *, over: bool) -> None:
+        """Answer whoever asked for it, if anybody did."""
+        reply, self.reply, self.target = self.reply, None, None
+        if reply is not None:
+            self.proposals.answers.append(lambda: reply(over))

@@ -1,0 +1,561 @@
+"""One node's part in the agreement, without a clock, a socket or a thread.
+
+`Raft` owns the parts, hands each message to the one that it is for, and holds the rule of terms:
+who hears of a higher one follows in it. The parts share one value, `NodeState`; each has what it
+changes, and is given the parts that it needs.
+
+`receive`, `link_up`, `link_down` and the calls of the port change state; `step` carries on from
+whatever it finds. After each, the owner sends what `outbox` releases, runs the journal's batch
+and the jobs on its helper threads, and calls `run_answers`. The asyncio driver and the simulator
+are such owners; both see only this.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from .adapter import FOLLOWER, ROLES
+from .applying import Applying
+from .disk import Disk
+from .election import Election
+from .faults import Damaged, Fatal, Refused, require
+from .follower import Follower
+from .freshness import Freshness
+from .handover import Handover
+from .join import Join, check_contacts
+from .journal import COMMAND, Journal
+from .member_changes import MemberChanges
+from .members import Members
+from .membership import Configuration
+from .message import (
+    Append,
+    AppendAck,
+    BadCopy,
+    Chunk,
+    Fetch,
+    Heartbeat,
+    HeartbeatAck,
+    Introduce,
+    Message,
+    Offer,
+    PreVote,
+    PreVoteReply,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+    Word,
+)
+from .node_state import NodeState
+from .outbox import Jobs, Outbox
+from .port import Machine, Peer, Reply, Settings, Status, Watcher
+from .proposals import Proposals
+from .reads import Reads
+from .replication import Replication
+from .segment import ADVICE
+from .snapshot import Snapshots
+from .snapshot_receiver import SnapshotReceiver, manifest_of, stand_on_latest
+from .snapshot_sender import SnapshotSender
+from .witness import Witness
+
+logger = logging.getLogger(__name__)
+
+ALONE = (
+    "The state of {me} is damaged, so is its snapshot, and no other node has what the journal does "
+    "not reach back to. Put a backup back: raftsched node restore --help"
+)
+
+
+class Raft:
+    """See the head of this file."""
+
+    # The simulator has one of these exchanged for a broken one.
+    applying_type: type[Applying] = Applying
+    election_type: type[Election] = Election
+    follower_type: type[Follower] = Follower
+    changes_type: type[MemberChanges] = MemberChanges
+    proposals_type: type[Proposals] = Proposals
+    reads_type: type[Reads] = Reads
+    receiver_type: type[SnapshotReceiver] = SnapshotReceiver
+    replication_type: type[Replication] = Replication
+
+    def __init__(
+        self,
+        me: str,
+        contacts: dict[str, str],
+        journal: Journal,
+        disk: Disk,
+        machine: Machine,
+        watcher: Watcher,
+        dice: random.Random,
+        settings: Settings,
+        now: float,
+    ) -> None:
+        check_contacts(contacts)
+        self.me, self.journal, self.settings = me, journal, settings
+        self.machine, self.watcher = machine, watcher
+        self.snapshots = Snapshots(disk)
+        self.check_journal_is_there()
+        self.stand_on_snapshot()
+        self.node = node = NodeState(me, journal, dice, settings)
+        self.members = Members(node)
+        self.members.follow_log()
+        self.begin_at_state()
+        self.outbox = Outbox(journal, settings.outbox_max, settings.outbox_bytes)
+        self.jobs = Jobs()
+        self.notified_removal = False
+        self.make_parts(dict(sorted(contacts.items())))
+        if node.bereft:
+            logger.error("%s has lost its state and asks the leader for a snapshot", me)
+        self.join.begin(dice.getrandbits(48))
+        self.election.deadline = now + node.silence()
+        # Before there is a cluster nobody can know anything of this disk.
+        self.election.meet_until = now + settings.meet if self.members.formed else now
+
+    def make_parts(self, contacts: dict[str, str]) -> None:
+        """Give each part those it needs; none needs one that comes after it."""
+        node, members, outbox, jobs = self.node, self.members, self.outbox, self.jobs
+        self.witness, self.freshness = Witness(node), Freshness()
+        self.proposals = self.proposals_type(node)
+        self.sender = SnapshotSender(node, outbox, jobs, self.snapshots, self.machine)
+        self.receiver = self.receiver_type(node, members, outbox, jobs, self.sender, self.proposals)
+        self.replication = leader = self.replication_type(
+            node, members, outbox, self.sender, self.witness, self.freshness, self.watcher
+        )
+        self.follower = self.follower_type(node, members, outbox, self.witness, self.freshness)
+        self.applying = self.applying_type(
+            node, self.machine, self.proposals, leader, self.freshness
+        )
+        self.reads = self.reads_type(node, members, self.proposals, leader)
+        self.election = self.election_type(node, members, outbox, self.witness, leader)
+        self.handover = Handover(node, members, outbox, self.proposals, leader, self.election)
+        self.changes = self.changes_type(
+            node, members, self.proposals, leader, self.election, self.handover
+        )
+        self.join = Join(
+            contacts, node, members, outbox, self.witness, leader, self.election, self.changes
+        )
+
+    # Start.
+
+    def check_journal_is_there(self) -> None:
+        """A disk that has a state or a snapshot has a number, or its journal was lost: the number
+        is durable before anything else is."""
+        if "incarnation" not in self.journal.identity:
+            applied = max(self.machine.applied(), self.snapshots.last_index)
+            if applied or self.snapshots.lost:
+                raise Damaged(
+                    f"there is a state with entries up to {applied} and no journal: its files were "
+                    f"removed, or hold nothing. {ADVICE}"
+                )
+
+    def stand_on_snapshot(self) -> None:
+        """Finish an installation that a crash cut off between its steps."""
+        stand_on_latest(self.snapshots, self.journal, self.machine)
+
+    def begin_at_state(self) -> None:
+        """Go on from what the state holds, or without it if it is lost."""
+        node, journal = self.node, self.journal
+        # A snapshot may end with entries that are no business of the machine.
+        applied = max(self.machine.applied(), self.snapshots.last_index)
+        if self.snapshots.lost and applied < journal.base_index:
+            if self.members.config.voters == [self.me]:
+                raise Damaged(ALONE.format(me=self.me))
+            node.bereft, applied = True, journal.base_index - 1
+        if not journal.base_index <= applied <= journal.last_index and not node.bereft:
+            raise Damaged(
+                f"the state holds entries up to {applied}, but the journal those from "
+                f"{journal.base_index} to {journal.last_index}: files of one of them were removed, "
+                f"or are older copies. {ADVICE}"
+            )
+        # What was applied had been committed; entries after it may be, and will be found out.
+        node.commit = node.applied = applied
+
+    # Driving.
+
+    def step(self, now: float) -> bool:
+        """Do what is due; return whether there is more to do at once."""
+        node, leader = self.node, self.replication
+        if self.members.removed and not self.notified_removal:
+            self.notified_removal = True
+            self.watcher.removed()
+        self.join.tick(now)
+        self.step_election(now)
+        self.receiver.tick(now)
+        more = False
+        if node.leads:
+            before = node.commit
+            leader.advance_commit()
+            if node.commit > before and self.proposals.bytes > self.settings.hurry_bytes:
+                # With the next entries the others would hear of it when they have those to write.
+                leader.beat(now)
+            more = self.apply(now)
+        if node.leads and self.changes.tick(now):
+            self.step_down(node.term, now)
+        if node.leads:
+            self.reads.tick(now)
+            if now >= leader.beat_at:
+                leader.beat(now)
+            leader.replicate(now)
+        else:
+            more = self.apply(now)
+        self.reads.answer()
+        if not node.leads:
+            self.members.notice_own_removal()
+        if self.journal.bytes_kept > self.settings.compact_bytes:
+            self.sender.compact()
+        return more
+
+    def step_election(self, now: float) -> None:
+        if not self.node.leads:
+            self.election.tick(now)
+            return
+        if not self.replication.has_quorum(now):
+            self.step_down(self.node.term, now)
+        self.handover.tick(now)
+
+    def apply(self, now: float) -> bool:
+        more = self.applying.apply(now)
+        if self.node.state_full and self.node.leads:
+            self.step_down(self.node.term, now)
+        return more
+
+    def next_at(self, now: float) -> float:
+        """When `step` is to be called at the latest."""
+        if self.node.leads:
+            return self.replication.beat_at
+        # With a full disk it may not lead, and so looks again often enough.
+        able = self.election.may_lead()
+        at = max(self.election.deadline, now) if able else now + self.settings.silence_min
+        if self.receiver.incoming is not None or not self.members.belongs or self.node.bereft:
+            at = min(at, now + self.settings.probe)
+        return at
+
+    def disk_full(self, full: bool, now: float) -> None:
+        """The last round could not be written, or now it could."""
+        self.node.journal_full = full
+        if full and self.node.leads:
+            self.step_down(self.node.term, now)
+
+    def run_answers(self) -> None:
+        """Call back whoever waited. What they raise cannot touch the core, and is not hidden."""
+        answers = self.proposals.answers
+        while answers:
+            answer = answers.popleft()
+            try:
+                answer()
+            except Fatal:
+                raise
+            except Exception as error:
+                self.caller_failed(error)
+
+    def caller_failed(self, error: Exception) -> None:
+        raise Fatal("a caller of consensus raised when it was answered") from error
+
+    def stop(self) -> None:
+        """Answer all who wait: what is not known is answered as unknown."""
+        self.proposals.fail()
+        self.reads.fail()
+        self.run_answers()
+
+    # Terms.
+
+    def step_down(self, term: int, now: float) -> None:
+        """Follow in `term`. Nobody is left waiting: what is not known is answered as unknown."""
+        node, led = self.node, self.node.leads
+        node.set_role(FOLLOWER)
+        if term > node.term:
+            node.set_term(term, None)
+        node.leader = None
+        self.election.step_down()
+        if led:
+            self.replication.bear_witness()
+            self.replication.progress.clear()
+            self.election.deadline = now + node.silence()
+            self.proposals.fail()
+            self.reads.fail()
+            self.handover.end(over=True)
+            self.replication.leave_office()
+
+    def hear(self, peer: str, term: int, now: float) -> bool:
+        """Take note of a leader; return False if its term is over."""
+        node = self.node
+        if term < node.term:
+            return False
+        require(
+            term > node.term or not node.leads, f"{peer} and {node.me} both lead in term {term}"
+        )
+        if term > node.term or node.role != FOLLOWER:
+            self.step_down(term, now)
+        require(node.leader in (None, peer), f"{peer} and {node.leader} both lead in term {term}")
+        node.leader = peer
+        self.election.heard_leader(now)
+        return True
+
+    # Links and messages.
+
+    def link_up(self, peer: str, now: float) -> None:
+        self.members.connected.add(peer)
+        self.watcher.linked(peer)
+        self.join.greet(peer)
+        if self.node.leads and peer in self.replication.progress:
+            self.replication.progress[peer].reconnected(now)
+        elif peer == self.node.leader:
+            self.election.leader_linked(now)
+
+    def link_down(self, peer: str, now: float) -> None:
+        self.members.connected.discard(peer)
+        if peer not in self.members.config.members:
+            self.members.heard_disks.pop(peer, None)  # Names are free to strangers; memory is not.
+            self.witness.forget(peer)
+        if peer == self.node.leader and not self.node.leads:
+            self.election.leader_unlinked(peer, now)
+
+    def receive(self, peer: str, incarnation: int, message: Message, now: float) -> None:
+        """Take a message from a peer whose name the transport vouches for."""
+        self.members.heard_disks[peer] = incarnation
+        # Who asks whether it may stand names the term after its own.
+        self.witness.heard(peer, incarnation, message.term - isinstance(message, PreVote))
+        match message:
+            case Append() | Heartbeat() | Offer():
+                self.from_leader(peer, message, now)
+            case AppendAck() | HeartbeatAck() | PreVoteReply() | VoteReply():
+                self.answered(peer, incarnation, message, now)
+            case PreVote():
+                self.election.on_pre_vote(peer, message, now)
+            case Vote():
+                self.asked_for_vote(peer, message, now)
+            case TimeoutNow():
+                self.election.on_timeout_now(peer, message, now)
+            case Fetch():
+                self.sender.on_fetch(peer, message, now)
+            case Chunk():
+                self.receiver.on_chunk(peer, message, now)
+            case BadCopy():
+                self.sender.on_bad_copy(message, now)
+            case Introduce():
+                self.join.on_introduce(peer, incarnation, message, now)
+            case Word():
+                self.watcher.told(peer, message.text)
+
+    def from_leader(self, peer: str, message: Append | Heartbeat | Offer, now: float) -> None:
+        """What only a leader sends. One whose term is over learns of ours and steps down."""
+        offered = manifest_of(message) if isinstance(message, Offer) else None
+        if not self.hear(peer, message.term, now):
+            self.refuse(peer, message, now)
+        elif isinstance(message, Append):
+            self.follower.on_append(peer, message, now)
+        elif isinstance(message, Heartbeat):
+            self.follower.on_heartbeat(peer, message, now)
+        elif offered is not None:
+            self.receiver.on_offer(peer, offered, now)
+
+    def refuse(self, peer: str, message: Append | Heartbeat | Offer, now: float) -> None:
+        term = self.node.term
+        if isinstance(message, Heartbeat):
+            # With our term but without its round: rounds are counted by each leader, and this
+            # answer could reach the same node in a later office.
+            self.outbox.send_first(peer, HeartbeatAck(term, 0, now))
+        else:
+            prev = message.prev if isinstance(message, Append) else 0
+            self.outbox.send(peer, AppendAck(term, prev, 0, False))
+
+    def answered(
+        self,
+        peer: str,
+        incarnation: int,
+        reply: AppendAck | HeartbeatAck | PreVoteReply | VoteReply,
+        now: float,
+    ) -> None:
+        """Answers count in the term they are given in; one of a later term ends ours."""
+        if isinstance(reply, PreVoteReply):
+            self.members.note_removal(reply.removed_at)
+        if reply.term > self.node.term:
+            self.step_down(reply.term, now)
+            return
+        match reply:
+            case AppendAck():
+                self.replication.on_append_ack(peer, incarnation, reply, now)
+            case HeartbeatAck():
+                self.replication.on_heartbeat_ack(peer, incarnation, reply, now)
+            case PreVoteReply():
+                self.election.on_pre_vote_reply(peer, incarnation, reply, now)
+            case VoteReply():
+                self.election.on_vote_reply(peer, incarnation, reply, now)
+
+    def asked_for_vote(self, peer: str, ask: Vote, now: float) -> None:
+        if ask.term > self.node.term:
+            if not ask.transfer and self.election.leader_lives(now):
+                return  # A node that was cut off may not depose a leader that works.
+            self.step_down(ask.term, now)
+        self.election.on_vote(peer, ask, now)
+
+    def disk_of(self, peer: str) -> int:
+        """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
+
+        What a leader tells a follower is about the disk it knows; an empty one that has taken
+        its place must not believe it. A follower answers whoever spoke last: its own
+        configuration may be older than the disk it is led from.
+        """
+        progress = self.replication.progress
+        if self.node.leads and peer in progress:
+            return progress[peer].disk
+        member = self.members.config.members.get(peer)
+        known = member.incarnation if member is not None else 0
+        return known if self.node.leads else self.members.heard_disks.get(peer, known)
+
+    # The port: changes and reads.
+
+    def propose(self, data: bytes, reply: Reply) -> None:
+        """Replicate `data`. The reply is its index once applied, or None for "unknown"."""
+        self.check_in_office()
+        if self.handover.target is not None:
+            raise Refused(f"leadership is going to {self.handover.target}; try there")
+        if self.node.full:
+            raise Refused(f"the disk of {self.me} is full; free space on it")
+        if len(data) > self.journal.limits.entry:
+            limit = self.journal.limits.entry
+            raise Refused(f"{len(data)} bytes are over the limit of {limit} for an entry")
+        waiting, limit = self.proposals.bytes, self.settings.waiting_bytes
+        if waiting + len(data) > limit:
+            raise Refused(f"{waiting} bytes wait already, {limit} may; try again later")
+        self.proposals.add(COMMAND, data, reply)
+
+    def read(self, reply: Reply) -> None:
+        """Answer once everything that was committed before this call is applied here."""
+        self.check_in_office()
+        self.reads.add(reply)
+
+    def check_in_office(self) -> None:
+        if not self.in_office or not self.node.leads:
+            leader = self.known_leader or "not known"
+            raise Refused(f"{self.me} does not lead; the leader is {leader}")
+
+    def staleness(self, now: float) -> float:
+        """Return how old the applied state is at most, in seconds by this node's clock."""
+        if self.node.leads and self.in_office:
+            return now - self.replication.quorum_at
+        return now - self.freshness.as_of
+
+    def unheard(self, now: float) -> float:
+        """How long ago this node last heard of a majority, in office or on the way there."""
+        return now - self.replication.quorum_at if self.node.leads else self.staleness(now)
+
+    def tell(self, text: bytes) -> None:
+        """Send all connected members something that is not for the log; it may be lost."""
+        for peer in sorted(self.members.connected & self.members.config.members.keys()):
+            self.outbox.send_first(peer, Word(self.node.term, text), 64 + len(text))
+
+    # The port: leadership and members.
+
+    def transfer(self, target: str | None, now: float, reply: Callable[[bool], None]) -> None:
+        """Hand leadership to a node, or to the one that is furthest; reply whether it went."""
+        self.handover.begin(target, now, reply)
+
+    def add_member(self, name: str, now: float, reply: Reply, client: str = "") -> None:
+        """Admit a node that has introduced itself; it gets a vote when it has caught up. `client`
+        is where clients reach it; empty: it says so itself."""
+        self.changes.change(self.changes.admitting(name, client), now, reply)
+
+    def remove_member(self, name: str, now: float, reply: Reply) -> None:
+        """Take a node out of the cluster; it is told and stops."""
+        self.changes.change(self.changes.removing(name), now, reply)
+
+    def move_member(self, name: str, address: str, client: str, now: float, reply: Reply) -> None:
+        """Give a member other addresses: for nodes, for clients. An empty one stays as it was."""
+        self.changes.change(self.changes.moving(name, address, client), now, reply)
+
+    def admitting(self, name: str, client: str = "") -> Configuration:
+        """The members with this one; Refused if it may not be now."""
+        return self.changes.admitting(name, client)
+
+    def removing(self, name: str) -> Configuration:
+        """The members without this one; Refused if it may not be now."""
+        return self.changes.removing(name)
+
+    def moving(self, name: str, address: str, client: str) -> Configuration:
+        """The members with this one elsewhere; Refused if it may not be now."""
+        return self.changes.moving(name, address, client)
+
+    def transfer_target(self, target: str | None) -> str:
+        """Who would lead instead; Refused if nobody can, or not this one."""
+        return self.handover.choose(target)
+
+    def make_snapshot(self) -> None:
+        """Write the present state beside the journal, on the helper."""
+        self.sender.make_snapshot()
+
+    # The port: where this node stands.
+
+    @property
+    def term(self) -> int:
+        return self.node.term
+
+    @property
+    def last_applied(self) -> int:
+        return self.node.applied
+
+    @property
+    def bereft(self) -> bool:
+        return self.node.bereft
+
+    @property
+    def known_leader(self) -> str | None:
+        return self.election.known_leader
+
+    @property
+    def in_office(self) -> bool:
+        """This node leads, and was announced as leader."""
+        return self.replication.in_office
+
+    @property
+    def config(self) -> Configuration:
+        return self.members.config
+
+    @property
+    def applicants(self) -> dict[str, tuple[int, str]]:
+        return self.members.applicants
+
+    def is_member(self, peer: str) -> bool:
+        return self.members.is_member(peer)
+
+    @property
+    def connected(self) -> set[str]:
+        return self.members.connected
+
+    @property
+    def incarnation(self) -> int:
+        return self.members.incarnation
+
+    def status(self) -> Status:
+        node, progress = self.node, self.replication.progress
+        floor, last = self.witness.floor, self.journal.last_index
+        peers = {
+            name: Peer(
+                voter=member.voter,
+                address=member.address,
+                client=member.client,
+                connected=name == self.me
+                or (name in self.connected and self.members.is_member(name)),
+                match=progress[name].match if name in progress else 0,
+            )
+            for name, member in self.config.members.items()
+        }
+        return Status(
+            node=self.me,
+            role=ROLES[node.role],
+            term=node.term,
+            leader=self.known_leader,
+            ready=self.in_office,
+            last_index=last,
+            commit=node.commit,
+            applied=node.applied,
+            durable=self.journal.synced_index,
+            base=self.journal.base_index,
+            full=node.full,
+            bereft=node.bereft,
+            removed=self.members.removed,
+            missing=floor if floor > last else 0,
+            peers=peers,
+        )
