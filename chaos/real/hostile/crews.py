@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import product
 
 from ....proto.v1 import access_pb2, namespace_pb2, options_pb2, run_pb2, worker_pb2
 from . import http2
@@ -267,8 +265,8 @@ async def sessions_that_come_and_go(field: Field) -> None:
 
 @attack("-", 4)
 async def ids_of_others(field: Field) -> None:
-    """Workers say hello under the ids of other tenants' workers, list what those may hold, and keep
-    ids that others come with later."""
+    """Workers say hello under the ids of other tenants' workers, and keep ids with which others
+    come later."""
     ids = ["by-0", *(f"w{group}-{number}" for group in range(3) for number in range(10)),
            *(f"{field.namespace}-{number}" for number in range(20))]  # fmt: skip
     secret = await other_tenant(field)
@@ -296,20 +294,7 @@ async def other_tenant(field: Field) -> str:
 
 
 async def squat(field: Field, worker: str) -> None:
-    """Hold a stream open under an id, and see what is said of leases that are not ours."""
+    """Hold a stream open under an id."""
     hello = worker_pb2.WorkerHello(worker=worker, namespaces=[field.namespace])
-    now_ms = int(time.time() * 1000) // 1000 * 1000
-    for token, (space, job, ago) in enumerate(product(range(1, 4), range(1, 11), range(10))):
-        run = f"pulse-{job - 1}.{space << 40 | job}.{now_ms - 1000 * ago}.0"
-        hello.held.add(run=run, token=token + 1)
-
-    async def look(stream: Stream) -> None:
-        while True:
-            for stop in (await stream.read()).stops:
-                if "the run is unknown" not in stop.message:
-                    field.wrong(
-                        f"a worker of {field.namespace} hears of {stop.run}: {stop.message}"
-                    )
-
     while field.goes_on:
-        await field.meet(worker_pb2.WorkRequest(hello=hello), look)
+        await field.meet(worker_pb2.WorkRequest(hello=hello), Stream.read_on)

@@ -380,11 +380,4 @@ async def frames_that_never_end(field: Field) -> None:
         sent = sum(size - rest for rest in left.values()) / (1 << 20)
         field.found.figures["sent_mb"] = round(field.found.figures.get("sent_mb", 0) + sent)
 
-    async def one(number: int) -> None:
-        node = field.told.nodes[number % len(field.told.nodes)]
-        connection = await http2.Connection.open(node[0])
-        with suppress(OSError):
-            await talk(connection, number)
-        connection.close()
-
-    await asyncio.gather(*map(one, range(10)))
+    await connections(field, 10, talk, reads=False)

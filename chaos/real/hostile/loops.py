@@ -17,7 +17,7 @@ from ....proto.v1 import (
 )
 from . import http2
 from .attack import attack
-from .field import LATER, Field, Stream
+from .field import CALL_S, LATER, Field, Stream
 from .hand import Hand, fail, succeed, working
 from .sockets import PROBE_S, split
 from .times import ends_soon
@@ -259,8 +259,25 @@ async def stolen_leases(field: Field) -> None:
                 field.wrong(f"{role} of {space} drained the worker {worker.worker} of another")
         hello = worker_pb2.WorkerHello(worker=worker.worker, namespaces=[space], slots=1)
         lease = worker_pb2.LeaseRequest(hello=hello, maximum=1)
-        if (await field.ask(lease, role="worker")).ok:
-            field.wrong(f"a worker of {space} took the name {worker.worker} of another tenant's")
+        reply = await field.ask(lease, role="worker")
+        if not reply.ok and reply.code not in LATER:
+            field.wrong(f"a worker of {space} is kept out by an id that is taken: {reply.words}")
+    hello = worker_pb2.WorkerHello(worker=f"{space}-y", namespaces=[space])
+    for run in runs[:200]:
+        hello.held.add(run=run.id, token=run.token)
+    field.found.figures["listed"] = len(hello.held)
+
+    async def look(stream: Stream) -> None:
+        seen = 0
+        while seen < len(hello.held):
+            for stop in (await stream.read()).stops:
+                seen += 1
+                if "the run is unknown" not in stop.message:
+                    field.wrong(f"a worker of {space} hears: {stop.message}")
+        field.found.figures["answered"] = seen
+
+    first = worker_pb2.WorkRequest(hello=hello)
+    await field.settled(lambda: field.meet(first, look), CALL_S, "no leader heard the hello")
 
 
 @attack("-", 3)
