@@ -29,7 +29,7 @@ def test_it_answers_over_a_socket(tmp_path: Path) -> None:
         journal = Journal(tmp_path / "sink.jsonl")
         sink = Sink(journal)
         server = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
-        async with server, asyncio.timeout(10):
+        async with server, asyncio.timeout(60):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", server.sockets[0].getsockname()[1]
             )

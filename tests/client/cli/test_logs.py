@@ -152,7 +152,7 @@ def test_waiting_ends_with_the_run(cli: Cli, stage: Stage, run_id: str) -> None:
     )
     thread.start()
     with stage.turn:
-        assert stage.turn.wait_for(lambda: len(stage.nodes[0].heard) > 3, 20)
+        assert stage.turn.wait_for(lambda: len(stage.nodes[0].heard) > 3, 60)
     stage.finish()
     thread.join(20)
 

@@ -126,8 +126,8 @@ async def test_coroutines_that_wait_are_told_from_another_thread(context: Contex
 
     await asyncio.to_thread(context.stop, Stop(token=7, kind=Stop.KIND_LOST))
 
-    await asyncio.wait_for(asyncio.gather(*waiting), 20)
-    await asyncio.wait_for(context.wait_cancelled(), 20)
+    await asyncio.wait_for(asyncio.gather(*waiting), 60)
+    await asyncio.wait_for(context.wait_cancelled(), 60)
 
 
 def test_progress_is_told_in_whole_numbers() -> None:

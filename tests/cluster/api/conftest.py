@@ -10,12 +10,19 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from raftsched.cluster.api import places, unary, worker_stream
 from raftsched.cluster.api.call import Call
 from raftsched.cluster.api.observer import Nobody
 from raftsched.cluster.api.server import Server
 from raftsched.cluster.node.limits import Limits
 
 from .fake import FakeNode, World
+
+# How long a node waits for word of a leader, of a namespace, of a worker.
+PATIENCE = (
+    (unary, "PATIENCE_S"), (worker_stream, "PATIENCE_S"), (places, "PATIENCE_S"),
+    (worker_stream, "HELLO_S"),
+)  # fmt: skip
 
 
 @dataclass
@@ -32,7 +39,7 @@ class Served:
 
     async def counted_route(self, most: int) -> None:
         """Return when so many calls are under way."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.server.shares.calls.total < most:
                 await asyncio.sleep(0)
 
@@ -57,8 +64,11 @@ async def world() -> World:
 
 
 @pytest.fixture
-async def start(world: World) -> AsyncIterator[Start]:
-    """Start a node; the first one leads."""
+async def start(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    """Start a node; the first one leads. However busy the machine is, it loses its patience in no
+    test that does not set it."""
+    for module, name in PATIENCE:
+        monkeypatch.setattr(module, name, 60.0)
     all_served: list[Served] = []
 
     async def begin(name: str, **limits: int) -> Served:

@@ -24,7 +24,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.reads.reads import read
 
-HEARTBEAT_MS = 2_000
+HEARTBEAT_MS = 600_000  # No session lapses while a test lasts, however busy the machine is.
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,13 @@ def handler_job(name: str, **spec: Anything) -> job_pb2.Job:
 
 def create(name: str, **more: Anything) -> job_pb2.CreateJobRequest:
     return job_pb2.CreateJobRequest(job=handler_job(name), **more)
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait for something; the deadline is there for what never happens."""
+    async with asyncio.timeout(60):
+        while not happened():
+            await asyncio.sleep(0.001)
 
 
 async def trailing_of(call: Anything) -> Metadata:

@@ -18,16 +18,10 @@ from raftsched.proto.v1 import (
 )
 
 from .conftest import Served, Start
-from .talk import Anything, create, refused
+from .talk import Anything, create, refused, until
 from .test_auth import jobs
 from .test_worker_stream import trigger
 from .worker import Worker
-
-
-async def until(what: Anything) -> None:
-    async with asyncio.timeout(10):
-        while not what():
-            await asyncio.sleep(0.001)
 
 
 def waiting(served: Served) -> int:
@@ -152,7 +146,7 @@ async def test_one_caller_computes_one_forecast_at_a_time(
     served.node.read_gate.clear()
     asked = job_pb2.ForecastFiringsRequest()
     first = asyncio.ensure_future(jobs(served).ForecastFirings(asked))
-    await asyncio.wait_for(served.node.waits.wait(), 5)
+    await asyncio.wait_for(served.node.waits.wait(), 60)
     found = await refused(jobs(served).ForecastFirings(asked))
     assert (found.reason, found.values["limit"]) == ("NODE_LIMIT", "costly_reads")
     served.node.read_gate.set()

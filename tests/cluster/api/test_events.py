@@ -49,7 +49,7 @@ class Watch:
         return self
 
     async def frame(self) -> event_pb2.WatchEventsResponse:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             frame = await self.call.read()
         assert isinstance(frame, event_pb2.WatchEventsResponse), "the watch has ended"
         self.progress = frame.progress
@@ -67,7 +67,7 @@ class Watch:
         return refusal_of(caught.value)
 
     async def _ended(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await self.call.read() is not grpc.aio.EOF:
                 pass
 
@@ -352,7 +352,7 @@ async def test_few_changes_are_derived_at_once(
     monkeypatch.setattr(store, "snapshot", begin)
     monkeypatch.setattr(events_of, "events", derive)
     told = [asyncio.create_task(served.server.feed.tell(n)) for n in range(1, 31)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not began:
             await asyncio.sleep(0.001)
     gate.set()

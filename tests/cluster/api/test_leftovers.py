@@ -54,7 +54,7 @@ async def nothing_stays(served: Served) -> AsyncIterator[None]:
         yield
         # The test's own list of calls.
         served.admitted.clear()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             # The server may have some frames of the last call to go.
             while left() > before + 2:
                 await asyncio.sleep(0.01)

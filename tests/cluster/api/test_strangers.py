@@ -252,7 +252,7 @@ async def flood(address: str, head: bytes, most: int) -> int:
     writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0))
     sent = 0
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sent < most and not reader.at_eof():
                 connection.begin(head)
                 sent += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import grpc
@@ -24,7 +25,7 @@ from raftsched.statemachine.rules import RULES
 
 from .conftest import Served, Start
 from .fake import World
-from .talk import Anything, create, handler_job, refused, trailing_of
+from .talk import Anything, Refusal, create, handler_job, refused, trailing_of, until
 
 STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
 
@@ -206,24 +207,39 @@ async def test_a_refusal_of_the_node_itself_is_passed_to_the_caller(
     assert found.retry_ms > 0
 
 
+async def overrun(served: Served, asked: Anything) -> Refusal:
+    """A call that this node still waits for as its time is over, which no test waits for."""
+    call = asyncio.ensure_future(refused(asked))
+    await until(lambda: served.node.waits.is_set())
+    [under_way] = served.admitted
+    assert under_way.ending is not None
+    ends_at = under_way.ending.when()
+    assert ends_at is not None
+    # As long as the answer needs to come back.
+    assert time.monotonic() < ends_at < under_way.began + under_way.seconds
+    under_way.ending.reschedule(0)
+    return await call
+
+
 async def test_a_read_whose_time_is_over_says_so_and_not_that_nobody_leads(start: Start) -> None:
     served = await start("a")
     served.node.read_gate.clear()
 
-    found = await refused(jobs(served).GetJob(job_pb2.GetJobRequest(job="report"), timeout=0.3))
+    request = job_pb2.GetJobRequest(job="report")
+    found = await overrun(served, jobs(served).GetJob(request, timeout=60.0))
 
     assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED")
-    assert "0.3 s were over before a could answer" in found.message
-    assert found.values["seconds"] == "0.3"
+    assert "s were over before a could answer" in found.message
+    assert 0 < float(found.values["seconds"]) <= 60
 
 
 async def test_a_caller_that_leaves_ends_its_call(start: Start) -> None:
     served = await start("a")
     served.node.gate.clear()
     call = jobs(served).CreateJob(create("report"))
-    await asyncio.wait_for(served.node.waits.wait(), 5)
+    await asyncio.wait_for(served.node.waits.wait(), 60)
     call.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not served.counted.calls:
             await asyncio.sleep(0)
     assert served.counted.calls == [("JobService/CreateJob", "CANCELLED")]
@@ -272,7 +288,7 @@ async def test_a_server_without_its_clock_ends_the_node(
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(served.server.work, "look", broken)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while served.node.failed is None:
             await asyncio.sleep(0)
     assert isinstance(served.node.failed, ZeroDivisionError)
@@ -284,11 +300,9 @@ async def test_a_handler_that_forgets_its_time_is_ended_in_time(
     served = await start("a")
 
     async def forgets(*_: object) -> None:
+        served.node.waits.set()
         await asyncio.Event().wait()
 
     monkeypatch.setattr(served.node, "write", forgets)
-    # Half of its time is to bring the answer back, so that a busy machine has enough of it.
-    monkeypatch.setattr(call, "MARGIN_S", 60.0)
-    monkeypatch.setattr(call, "MARGIN_SHARE", 0.99)
-    found = await refused(jobs(served).CreateJob(create("report"), timeout=4.0))
+    found = await overrun(served, jobs(served).CreateJob(create("report"), timeout=60.0))
     assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "COMMIT_TIMEOUT")

@@ -47,13 +47,13 @@ class Worker:
         ]
         await self.send(results=results, credits=credits)
 
-    async def until(self, happened: Callable[[], bool], seconds: float = 10) -> None:
+    async def until(self, happened: Callable[[], bool], seconds: float = 60) -> None:
         """Read until something has happened."""
         async with asyncio.timeout(seconds):
             while not happened():
                 await self._read()
 
-    async def ended(self, seconds: float = 10) -> Worker:
+    async def ended(self, seconds: float = 60) -> Worker:
         """Read until the stream has ended."""
         await self.until(lambda: self.over, seconds)
         return self

@@ -121,7 +121,7 @@ async def test_a_long_collection_of_garbage_is_named() -> None:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
 

@@ -125,7 +125,7 @@ async def client_serial(port: int, folder: Path) -> int:
 
     def connect() -> int:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+            socket.create_connection(("127.0.0.1", port), timeout=60) as raw,
             context.wrap_socket(raw, server_hostname="localhost") as secure,
         ):
             found = secure.getpeercert(binary_form=True)
