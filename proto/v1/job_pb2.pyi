@@ -568,7 +568,8 @@ class MisfirePolicy(_message.Message):
         rule is. Several at once, under any overlap policy but ALLOW without a limit, are one choice:
         of as many as it has room for, to run or to be held back, the latest go, and the others are
         COALESCED; where it has room for none, each is skipped. Those behind missed ones that run wait
-        for these, under ALL all of them. Unset: 60 s.
+        for these. Under ALL they are no choice: all of them run one behind the other, with those that
+        were missed or, where it has room for any, alone. Unset: 60 s.
         """
 
     @_builtins.property

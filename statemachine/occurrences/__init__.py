@@ -11,7 +11,8 @@ calendars are asked day by day, 4,000 days at once.
 every small world (tests/statemachine/test_missed.py). What is late by no more than the grace is in
 time under every policy; the others are missed, and the policy chooses among those that may run. The
 maximum of ALL counts the missed ones only. What comes behind one that waits, waits as well, so the
-order stays. Where the overlap policy skips, the times that are in time together are one choice.
+order stays. Where the overlap policy skips, the times that are in time together are one choice, but
+under ALL, where each of them runs in its turn.
 Times less than a second apart that are in time come one by one, so a punctual job pays nothing.
 A job that is late and left out by a calendar rests, for twice as long as it was late and 15 s at
 most, so those that have nothing to run cannot keep a leader late.

@@ -5,8 +5,9 @@ the others, which were missed, and chooses among those that may run: what a cale
 somebody skipped or is past its start deadline is none of these and stands for nobody.
 
 Times that are in time together are one choice where the overlap policy has room for so many only
-(each policy but ALLOW without a limit): the latest run, and stand for the others. Where there is
-room for none each is left to that policy. What comes behind one that waits waits as well.
+(each policy but ALLOW without a limit): the latest run, and stand for the others. Under ALL none
+stands for another, so all of them wait for their turn. Where there is room for none each is left to
+the overlap policy. What comes behind one that waits waits as well.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def choose(
         late += [missed] if missed else []
         in_time += [others] if others else []
     rule = policy.rule or Rule.RULE_LATEST
-    if rule == Rule.RULE_ALL and late:
+    together = sum(one.count for one in in_time)
+    too_many = not is_full and room is not None and 0 < room < together
+    if rule == Rule.RULE_ALL and (late or too_many):
         # What is in time uses up no maximum.
-        most = (policy.maximum or limits.MISFIRE_DEFAULT) + sum(one.count for one in in_time)
-        most = min(most, limits.MISFIRE_RUNS)
+        most = min((policy.maximum or limits.MISFIRE_DEFAULT) + together, limits.MISFIRE_RUNS)
         return _in_order(found + _newest(plan, late + in_time, most, WAIT, MISS))
     found += _missed(rule, plan, late, stands=bool(in_time))
     # What comes behind one that waits waits as well; so does what stands for those that were missed
@@ -73,7 +75,7 @@ def choose(
     no_room = is_full or room == 0
     waits = bool(late) and (rule == Rule.RULE_EARLIEST or (rule == Rule.RULE_LATEST and no_room))
     waits = waits or is_behind
-    number = sum(one.count for one in in_time)
+    number = together
     if room or (waits and room is not None):
         number = max(room, 1)
     return _in_order(found + _newest(plan, in_time, number, WAIT if waits else RUN, COALESCE))

@@ -37,7 +37,8 @@ def fates(
         may_run = may_run[len(expired) :]
     late = [time.scheduled_ms for time in may_run if now_ms - time.due_ms > grace_ms]
     in_time = [time.scheduled_ms for time in may_run if now_ms - time.due_ms <= grace_ms]
-    if rule == "ALL" and late:
+    too_many = room is not None and not is_full and 0 < room < len(in_time)
+    if rule == "ALL" and (late or too_many):
         # All of them one behind the other; what was not missed uses up no maximum.
         for at_ms in late + in_time:
             found[at_ms] = "wait"

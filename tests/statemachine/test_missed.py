@@ -175,7 +175,7 @@ def settings(size: int) -> Iterator[tuple[str, int, int, int | None, bool, bool]
     grace reaches back over any number of the times."""
     for (rule, maximum), days, room in product(POLICIES, range(size + 1), ROOMS):
         grace_ms = LAST_MS + days * DAY_MS - DAY_MS // 2
-        for is_full in (False, True)[: 1 + (rule == "LATEST")]:
+        for is_full in (False, True)[: 1 + (rule in ("LATEST", "ALL"))]:
             yield rule, maximum, grace_ms, room, is_full, False
         # Older ones wait, and go first.
         yield rule, maximum, grace_ms, room, False, True
@@ -329,6 +329,26 @@ def test_the_ledger_of_every_world_of_three_is_that_of_the_model_under_all_polic
     for how, policy, grace_ms, overlap in some(product(worlds(3), POLICIES, GRACES, BUSY)):
         quota, down, deadline_ms = next(beside)
         check_outcomes(how, (policy, grace_ms, overlap, quota, down), deadline_ms)
+
+
+@pytest.mark.parametrize("hours", [3, 5])
+@pytest.mark.parametrize("rule", ["SKIP", "ALLOW", "QUEUE_ONE", "QUEUE", "REPLACE"])
+def test_under_all_each_runs_however_long_the_outage_was(
+    machine: Machine, rule: str, hours: int
+) -> None:
+    """After an outage within the grace one of three ran, and after a longer one all of five."""
+    overlap = Overlap(rule=Overlap.Rule.Value(f"RULE_{rule}"), limit=0 if "_" in rule else 1)
+    policy = Misfire(rule=Misfire.RULE_ALL, grace=duration(4 * HOUR_MS))
+    machine.create("a", cron="0 * * * *", overlap=overlap, misfire=policy)
+    machine.at(START_MS + hours * HOUR_MS + HOUR_MS // 2)
+    for _ in range(hours):
+        machine.fire_all()
+        [lease] = machine.grant()
+        machine.succeed(lease)
+
+    assert [run.state for run in machine.ended("a")] == [run_pb2.RUN_STATE_SUCCEEDED] * hours
+    assert not audit(machine).wrong
+    machine.check()
 
 
 @pytest.mark.parametrize("rule", ["SKIP", "ALLOW", "QUEUE_ONE", "QUEUE", "REPLACE"])
