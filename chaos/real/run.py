@@ -18,6 +18,7 @@ from .cables import Cables
 from .checks import judge
 from .faults import Planned, plan
 from .history import Bounds, Fault, Plan, Seen
+from .injector import Injector
 from .load import Load
 from .verdict import verdict
 from .violation import Violation
@@ -107,6 +108,7 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
 
 async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
     """One fault after the other; `mixed` begins some before others have ended."""
+    injector = Injector(arena)
     began = time.monotonic()
     most = SIDE_BY_SIDE if asked.scenario == "mixed" else 1
     async with asyncio.TaskGroup() as under_way:
@@ -119,17 +121,17 @@ async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
             arena.check()
             load.check()
             say(f"{time.monotonic() - began:6.1f} s  {told(fault)}")
-            task = under_way.create_task(do(arena, fault, asked.herd))
+            task = under_way.create_task(do(injector, fault, asked.herd))
             task.add_done_callback(lambda _: places.release())
     await asyncio.sleep(max(0.0, began + asked.seconds - time.monotonic()))
 
 
-async def do(arena: Arena, fault: Planned, jobs_due: int) -> None:
+async def do(injector: Injector, fault: Planned, jobs_due: int) -> None:
     async with asyncio.timeout(FAULT_S):
         if fault.what == "herd":
-            await herd(arena, jobs_due)
+            await herd(injector.arena, jobs_due)
         else:
-            await arena.do(fault)
+            await injector.do(fault)
 
 
 def told(fault: Planned) -> str:

@@ -193,9 +193,9 @@ async def come_back(stand: Stand, node: NodeProcess) -> None:
             return
         await asyncio.sleep(0.2)
     stand.found.wrong.append(f"{node.name} does not come back by itself: {node.code}")
-    await stand.arena._lose_disk(node)
+    await stand.arena.lose_disk(node)
     await stand.arena.restart([node])
-    await stand.arena._until_voter(node)
+    await stand.arena.until_voter(node)
 
 
 def damage_journal(journal: Path) -> str:
@@ -238,9 +238,9 @@ async def damaged_journal(stand: Stand) -> None:
         if not node.alive:
             if node.code != Exit.DAMAGED:
                 stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
-            await arena._lose_disk(node)
+            await arena.lose_disk(node)
         await arena.restart([node])
-        await arena._until_voter(node)
+        await arena.until_voter(node)
         if (answered := await answers(stand)) < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
 
@@ -275,7 +275,7 @@ async def removed_folder(stand: Stand) -> None:
         elif node.code != Exit.DAMAGED:
             stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
         await arena.restart([node])
-        await arena._until_voter(node)
+        await arena.until_voter(node)
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered")
     async with arena.client(arena.nodes.endpoints, 10.0) as client:
@@ -332,7 +332,7 @@ async def broken_job(stand: Stand) -> None:
         arena.control(node.name, Control(poison=POISONED))
     try:
         async with stand.ours():
-            await arena.do(Planned(0.0, "kill", LEADER, 0.5))
+            await stand.injector.do(Planned(0.0, "kill", LEADER, 0.5))
         await asyncio.sleep(3.0)
         ended = [node for node in arena.nodes if not node.alive]
         for node in ended:

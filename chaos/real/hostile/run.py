@@ -164,7 +164,7 @@ async def kill(stand: Stand) -> None:
         await asyncio.sleep(KILL_EVERY_S)
         async with stand.hands, stand.ours():
             stand.say("         the leader is killed")
-            await stand.arena.do(Planned(0.0, "kill", LEADER, KILL_DOWN_S))
+            await stand.injector.do(Planned(0.0, "kill", LEADER, KILL_DOWN_S))
 
 
 def names() -> Sequence[str]:

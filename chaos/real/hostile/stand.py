@@ -21,6 +21,7 @@ from ....cluster.node.bootstrap_token import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
 from ..arena import Arena
 from ..history import Lease, read
+from ..injector import Injector
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
 from .field import LOAD_CALL_S, Found, Told
@@ -128,6 +129,7 @@ class Stand:
     def __init__(self, folder: Path, seed: int, say: Say) -> None:
         self.folder, self.seed, self.say = folder, seed, say
         self.arena = Guarded(folder, seed)
+        self.injector = Injector(self.arena)
         self.sight = Sight()
         # Whoever has a hand on the nodes has them alone.
         self.hands = asyncio.Lock()
