@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcesses
 from ...proto.v1 import job_pb2
-from .crew import percentile
+from ..percentile import percentile
 from .herd import PAYLOAD, Herd, import_all, requests_of
 
 FAR_S = 86_400

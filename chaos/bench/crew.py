@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...cluster.local.process import Process
+from ..percentile import percentile
 
 
 class Crew:
@@ -69,11 +70,4 @@ def by_second(pairs: Sequence[tuple[float, float]], since: float, share: float) 
     for due, late in pairs:
         seconds.setdefault(int(due - since), []).append(late)
     last = max(seconds, default=-1)
-    return [percentile(sorted(seconds.get(n, (0.0,))), share) for n in range(last + 1)]
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Of numbers in order, the one below which this share of them lies."""
-    if not ordered:
-        return float("nan")
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return [percentile(seconds.get(n, ()), share, 0.0) for n in range(last + 1)]

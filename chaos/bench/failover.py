@@ -17,7 +17,8 @@ from ...client.errors import RaftschedError
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
-from .crew import Crew, percentile
+from ..percentile import percentile
+from .crew import Crew
 from .herd import import_all, warm_up
 from .steady import Steady, requests_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcess, NodeProcesses
-from .crew import percentile
+from ..percentile import percentile
 from .herd import Herd, import_all, requests_of
 from .steady import OverTime, Steady
 from .steady import run as run_steady

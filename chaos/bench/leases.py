@@ -15,7 +15,7 @@ from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
-from .crew import percentile
+from ..percentile import percentile
 from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
 from .holder import Crowd, Holder

@@ -17,7 +17,8 @@ from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2
-from .crew import Crew, by_second, percentile
+from ..percentile import percentile
+from .crew import Crew, by_second
 from .herd import BATCH, PAYLOAD, ROOM_S, drain, import_all, warm_up
 
 # Figures of each second, or of each look, in their order.

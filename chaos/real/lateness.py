@@ -51,11 +51,6 @@ class Spans:
         return bisect_left(self.ends, began) < bisect_right(self.begins, ended)
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
 def firsts(seen: Seen) -> Iterator[First]:
     prompt = {plan.job: plan.from_ms for plan in seen.plans if plan.prompt}
     begun: dict[str, int] = {}

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...cluster.ops.exits import Exit
+from ..percentile import percentile
 from .history import OK, Call, Probe, Seen
 from .jobs import HERD
-from .lateness import busy, calm, crowded, firsts, percentile
+from .lateness import busy, calm, crowded, firsts
 from .violation import Violation
 
 SLOT_S = 0.1
@@ -23,8 +24,8 @@ DOUBLED = ("outcomes", "became", "times and ran", "was leased as", "succeeded wi
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     return {
-        "p50": round(percentile(values, 0.5), 1),
-        "p99": round(percentile(values, 0.99), 1),
+        "p50": round(percentile(values, 0.5, 0.0), 1),
+        "p99": round(percentile(values, 0.99, 0.0), 1),
         "max": round(max(values, default=0.0), 1),
     }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ...cluster.local.lines import lines
 from ...cluster.local.process import Process, stop_all
 
-LINE_MAX = 1 << 20
 Say = Callable[[str, str], None]
 
 
@@ -32,14 +32,8 @@ class Child:
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self.process.popen is not None
-        reader = asyncio.StreamReader(limit=LINE_MAX)
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), self.process.popen.stdout
-        )
-        async for line in reader:
+        async for line in lines(self.process):
             self.say(self.name, line.decode(errors="replace").rstrip())
-        pipe.close()
         code = await asyncio.to_thread(self.process.wait)
         if not self._expected:
             self.say(self.name, f"ended by itself with code {code}")

@@ -4,6 +4,7 @@ Everybody may use it, a client too: it knows the standard library alone, and no 
 
 Others may use:
 
+* lines: what a process writes, on an asyncio loop.
 * nodes: nodes as processes: addresses, command lines, start, stop, who is ready.
 * ports: ports of this machine that are free.
 * process: a program beside this one, which ends with it.

@@ -12,8 +12,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..local.lines import lines
 from ..local.ports import free_ports
+from ..local.process import Process
 from .disk import RealDisk
 from .driver import Driver, Place
 from .faults import Refused
@@ -173,12 +173,11 @@ class BenchNode:
 
         await asyncio.gather(*(writer() for _ in range(writers)))
         wall = time.perf_counter() - begun
-        took.sort()
         return {
             "count": len(took),
             "wall": wall,
-            "p50": took[len(took) // 2] * 1e3,
-            "p99": took[len(took) * 99 // 100] * 1e3,
+            "p50": percentile(took, 0.5) * 1e3,
+            "p99": percentile(took, 0.99) * 1e3,
         }
 
     async def do_steady(self, rate: float) -> dict[str, Any]:
@@ -188,8 +187,8 @@ class BenchNode:
             self.steady = None
         if rate:
             self.steady = asyncio.get_running_loop().create_task(self.keep_writing(rate))
-        took = sorted(self.steady_took) or [0.0]
-        return {"steady": len(self.steady_took), "p99": took[len(took) * 99 // 100] * 1e3}
+        took = self.steady_took or [0.0]
+        return {"steady": len(self.steady_took), "p99": percentile(took, 0.99) * 1e3}
 
     async def keep_writing(self, rate: float) -> None:
         """Begin writes at a rate, whether or not the ones before have ended."""
@@ -236,33 +235,27 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-class Process:
+class BenchProcess:
     """A node process as the parent sees it."""
 
     def __init__(self, bench: Bench, name: str) -> None:
-        self.bench, self.name = bench, name
-        self.child: asyncio.subprocess.Process | None = None
+        self.bench = bench
+        folder = bench.folder / name
+        self.process = Process(name, [], folder.with_suffix(".log"), streams="dialog")
+        self.config: dict[str, object] = {
+            "node": name, "folder": str(folder), "contacts": bench.contacts,
+        }  # fmt: skip
         self.answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue(100)
         self.reader: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        config = {
-            "node": self.name,
-            "folder": str(self.bench.folder / self.name),
-            "contacts": self.bench.contacts,
-            "compact": self.bench.compact,
-            "segment": self.bench.segment,
-        }
-        self.child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module_name(), "--serve", json.dumps(config),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=1 << 20,
-        )  # fmt: skip
+    def start(self) -> None:
+        sizes = {"compact": self.bench.compact, "segment": self.bench.segment}
+        self.process.arguments = [module_name(), "--serve", json.dumps(self.config | sizes)]
+        self.process.start()
         self.reader = asyncio.get_running_loop().create_task(self.read())
 
     async def read(self) -> None:
-        assert self.child is not None
-        assert self.child.stdout is not None
-        while line := await self.child.stdout.readline():
+        async for line in lines(self.process):
             row = json.loads(line)
             if row["event"] == "answer":
                 self.answers.put_nowait(row)
@@ -270,16 +263,16 @@ class Process:
                 self.bench.events.put_nowait(row)
 
     async def ask(self, do: str, patience: float = 10.0, **order: object) -> dict[str, Any]:
-        assert self.child is not None
-        assert self.child.stdin is not None
-        self.child.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
+        popen = self.process.popen
+        assert popen is not None
+        assert popen.stdin is not None
+        popen.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
+        popen.stdin.flush()
         async with asyncio.timeout(patience):
             return await self.answers.get()
 
     async def kill(self) -> None:
-        if self.child is not None and self.child.returncode is None:
-            self.child.send_signal(signal.SIGKILL)
-            await self.child.wait()
+        await asyncio.to_thread(self.process.kill)
         if self.reader is not None:
             await self.reader
 
@@ -297,7 +290,7 @@ class Bench:
         ports = free_ports(len(NAMES))
         self.contacts = {n: f"127.0.0.1:{p}" for n, p in zip(NAMES, ports, strict=True)}
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue(10_000)
-        self.processes = {n: Process(self, n) for n in NAMES}
+        self.processes = {n: BenchProcess(self, n) for n in NAMES}
 
     async def event(self, seconds: float, **wanted: object) -> dict[str, Any]:
         """Wait for an event with these values; others before it are left behind."""
@@ -309,7 +302,7 @@ class Bench:
 
     async def start_all(self) -> str:
         for process in self.processes.values():
-            await process.start()
+            process.start()
         return str((await self.event(20, event="gained"))["node"])
 
     async def close(self) -> None:
@@ -354,17 +347,16 @@ class Bench:
             row = await self.event(20, event="gained")
             took.append((row["at"] - killed_at) * 1e3)
             leader = str(row["node"])
-            await old.start()
+            old.start()
             await self.event(20, event="up")
             if number % 20 == 19:
                 tell(f"{number + 1} kills, the last took {took[-1]:.1f} ms")
         await self.close()
-        took.sort()
         return {
             "failover_kills": kills,
-            "failover_p50_ms": round(took[len(took) // 2], 1),
-            "failover_p99_ms": round(took[min(len(took) - 1, len(took) * 99 // 100)], 1),
-            "failover_max_ms": round(took[-1], 1),
+            "failover_p50_ms": round(percentile(took, 0.5), 1),
+            "failover_p99_ms": round(percentile(took, 0.99), 1),
+            "failover_max_ms": round(max(took), 1),
         }
 
     async def snapshot(self, megabytes: int, rate: float) -> dict[str, float]:
@@ -382,7 +374,7 @@ class Bench:
         before = await leader.ask("steady", rate=rate)
         first = await leader.ask("status")
         begun = time.monotonic()
-        await self.processes[lost].start()
+        self.processes[lost].start()
         await self.level(name, 300)
         wall = time.monotonic() - begun
         last = await leader.ask("status")
@@ -399,6 +391,11 @@ class Bench:
         }
 
 
+def percentile(values: list[float], share: float) -> float:
+    """As in chaos/, which this package may not know."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
 async def measure(options: argparse.Namespace) -> dict[str, float]:
     result: dict[str, float] = {}
     parts = {
@@ -411,6 +408,10 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
             bench = Bench(Path(folder))
             try:
                 result |= await parts[part](bench)
+            except TimeoutError:
+                for process in bench.processes.values():
+                    tell(f"{process.process.name}: {process.process.tail()}")
+                raise
             finally:
                 await bench.close()
         tell(f"{part}: {json.dumps(result)}")

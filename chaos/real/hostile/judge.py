@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..lateness import Spans, percentile
+from ...percentile import percentile
+from ..lateness import Spans
 from .field import Found
 
 # After a change that the harness made itself, terms may move for so long.
@@ -169,7 +170,7 @@ def growth_of_all(sight: Sight) -> float:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     return {
-        "p99": round(percentile(values, 0.99), 1),
+        "p99": round(percentile(values, 0.99, 0.0), 1),
         "max": round(max(values, default=0.0), 1),
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pytest
 
-from raftsched.chaos.bench.crew import percentile
 from raftsched.chaos.bench.failover import figures
+from raftsched.chaos.percentile import percentile
 from raftsched.cluster.local.process import ProcessFailed
 
 
@@ -38,3 +40,6 @@ def test_silence_is_a_failure() -> None:
 def test_percentiles_of_few_numbers() -> None:
     assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 3.0
     assert percentile([1.0], 0.99) == 1.0
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert isnan(percentile([], 0.5))
+    assert percentile([], 0.5, 0.0) == 0.0
