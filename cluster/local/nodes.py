@@ -21,9 +21,6 @@ READY_S = 20.0
 LOOK_S = 0.02
 # How long a node may take to say whether it is ready.
 PROBE_S = 0.5
-# For one machine that has other things to do: a fresh node allocates four segments, and a worker
-# that was killed is noticed soon.
-SMALL = ("--segment-mb", "8", "--cache-mb", "16", "--heartbeat-ms", "2000")
 
 
 @dataclass(frozen=True, slots=True)

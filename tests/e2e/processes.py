@@ -1,54 +1,37 @@
-"""Clusters of real processes on free ports of this machine."""
+"""Clusters of real processes on free ports of this machine, as tests look at them."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import signal
-import socket
 import ssl
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raftsched.client import RaftschedError
+from raftsched.cluster.local.nodes import (
+    PROGRAM,
+    Address,
+    NodeProcess,
+    NodeProcesses,
+    free_addresses,
+)
+from raftsched.cluster.local.process import Process
 
-SRC = Path(__file__).parents[2] / ".src"
 SMALL = ("--segment-mb", "8", "--cache-mb", "16", "--heartbeat-ms", "2000")
 READY_S = 20.0
 # A test's own nodes need not prove who they are.
 TRUSTING = ssl._create_unverified_context()
-# Below the ports that the system gives to whoever asks for any: one of those could take the port
-# of a node while it is down.
-PORTS = range(15_000, 31_000, 20)
-_places = itertools.count(os.getpid() * 37)
-
-
-def free_base(count: int) -> int:
-    """So many ports in a row and one more, for clients; ten above for nodes, five for HTTP."""
-    for place in itertools.islice(_places, len(PORTS)):
-        base = PORTS[place % len(PORTS)]
-        if all(_is_free(base + above + i) for above in (0, 5, 10) for i in range(count + 1)):
-            return base
-    raise AssertionError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trying:
-        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):
-            trying.bind(("127.0.0.1", port))
-            return True
-    return False
+# An exit code, and lines.
+Said = tuple[int | None, list[str]]
 
 
 def crowd() -> float:
@@ -85,138 +68,78 @@ async def fetch(address: str, path: str) -> tuple[int, str]:
     return await asyncio.to_thread(get)
 
 
-def environment() -> dict[str, str]:
-    """This checkout, and a parent that may be killed by a test's timeout."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAFTSCHED_")}
-    return kept | {"PYTHONPATH": str(SRC)}
+def alone(folder: Path, *flags: str, address: Address | None = None) -> NodeProcess:
+    """A node n1 of itself alone, without HTTP, that is not started yet."""
+    addresses = {"n1": address} if address else free_addresses(1, http=False)
+    [node] = NodeProcesses(folder, addresses, settings=(*SMALL, *flags))
+    return node
 
 
-def node_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "raftsched.cluster.main", "node", *arguments]
+def command(folder: Path, *words: str) -> Process:
+    """A command of a node that ends by itself."""
+    return Process("command", words, folder / "command.log", program=PROGRAM)
 
 
-@dataclass
-class NodeProcess:
-    """One node, running or not; what it says goes into a file."""
-
-    name: str
-    arguments: list[str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    # Its command line begins with these words, which become the node (exec).
-    wrap: tuple[str, ...] = ()
-
-    def start(self) -> None:
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [*self.wrap, *node_command(*self.arguments)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(),
-            )  # fmt: skip
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
-
-    def kill(self) -> None:
-        """As a power cut ends it: nothing is said and nothing is written."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(5)
-
-    async def stop(self) -> tuple[int, float]:
-        """SIGTERM; the exit code and how long it took."""
-        assert self.process is not None
-        began = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        await until(lambda: not self.alive, 10)
-        return self.process.returncode, time.monotonic() - began
-
-    def said(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+async def ends(process: Process) -> Said:
+    """Start it and let it end; its code and its lines."""
+    process.log.unlink(missing_ok=True)
+    process.start()
+    try:
+        await until(lambda: not process.alive, 20)
+    finally:
+        process.kill()
+    return process.code, process.log.read_text().splitlines()
 
 
-@dataclass
-class Newcomer:
-    """A node and its addresses."""
+async def stop(node: NodeProcess) -> tuple[int | None, float]:
+    """SIGTERM; the exit code and how long it took."""
+    began = time.monotonic()
+    node.signal(signal.SIGTERM)
+    await until(lambda: not node.alive, 10)
+    return node.code, time.monotonic() - began
 
-    process: NodeProcess
-    peer: str
-    client: str
+
+def lines_of(node: NodeProcess) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in node.log.read_text().splitlines() if line[:1] == "{"]
 
 
 @dataclass
 class Cluster:
     """Nodes n1, n2, ... with one list of members."""
 
-    folder: Path
-    base: int
-    count: int
-    # Flags of each node alone.
-    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    processes: NodeProcesses
     scheme: str = "http"
-    wrap: tuple[str, ...] = ()
-    nodes: dict[str, NodeProcess] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        names = [f"n{number}" for number in range(1, self.count + 1)]
-        members = ",".join(
-            f"{name}=127.0.0.1:{self.base + 10 + i}/127.0.0.1:{self.base + i}"
-            for i, name in enumerate(names)
-        )
-        for i, name in enumerate(names):
-            arguments = [
-                "--name", name, "--members", members, "--folder", str(self.folder / name),
-                "--http", f"127.0.0.1:{self.base + 5 + i}", *SMALL, *self.arguments.get(name, ()),
-            ]  # fmt: skip
-            log = self.folder / f"{name}.log"
-            self.nodes[name] = NodeProcess(name, arguments, log, wrap=self.wrap)
+    @property
+    def folder(self) -> Path:
+        return self.processes.folder
+
+    @property
+    def nodes(self) -> dict[str, NodeProcess]:
+        return self.processes.by_name
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        return {name: node.address for name, node in self.nodes.items()}
 
     def address(self, name: str) -> str:
-        return f"127.0.0.1:{self.base + int(name[1:]) - 1}"
+        return self.nodes[name].client
 
     def http(self, name: str) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.base + 5 + int(name[1:]) - 1}"
+        return f"{self.scheme}://{self.nodes[name].http}"
 
     @property
     def endpoints(self) -> str:
-        return ",".join(map(self.address, self.nodes))
+        return self.processes.endpoints
 
     def start(self) -> None:
-        for node in self.nodes.values():
-            if not node.alive:
-                node.start()
+        self.processes.spawn()
 
-    def members_with(self, name: str, peer: str, client: str) -> str:
-        """The list of members, but for one that is somewhere else."""
-        first = self.nodes["n1"].arguments
-        listed = first[first.index("--members") + 1].split(",")
-        kept = [member for member in listed if not member.startswith(f"{name}=")]
-        return ",".join([*kept, f"{name}={peer}/{client}"])
-
-    def newcomer(self, name: str) -> Newcomer:
-        """A node that is to be added; it is told of the others and itself."""
-        place = int(name[1:]) - 1
-        peer = f"127.0.0.1:{self.base + 10 + place}"
-        client = f"127.0.0.1:{self.base + place}"
-        first = self.nodes["n1"].arguments
-        members = first[first.index("--members") + 1]
-        arguments = [
-            "--name", name, "--members", f"{members},{name}={peer}/{client}",
-            "--folder", str(self.folder / name), "--http", f"127.0.0.1:{self.base + 5 + place}",
-            *SMALL,
-        ]  # fmt: skip
-        process = NodeProcess(name, arguments, self.folder / f"{name}.log")
-        self.nodes[name] = process
-        return Newcomer(process, peer, client)
+    def newcomer(self, name: str, address: Address) -> NodeProcess:
+        """A node at an address of its own that knows all others; it is not started yet."""
+        addresses = self.addresses | {name: address}
+        self.nodes[name] = NodeProcesses(self.folder, addresses, settings=SMALL)[name]
+        return self.nodes[name]
 
     async def ready(self) -> str:
         """Wait until somebody leads; the leader's name."""
@@ -254,8 +177,7 @@ class Cluster:
 
     def end(self) -> None:
         for node in self.nodes.values():
-            if node.process is not None and node.alive:
-                node.kill()
+            node.kill()
 
 
 @asynccontextmanager
@@ -265,9 +187,13 @@ async def cluster(
     arguments: Mapping[str, tuple[str, ...]] | None = None,
     scheme: str = "http",
     wrap: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A cluster that somebody leads; its processes end with the test."""
-    made = Cluster(folder, free_base(count), count, arguments or {}, scheme, wrap)
+    nodes = NodeProcesses(folder, free_addresses(count), settings=SMALL, own=arguments)
+    for node in nodes:
+        node.wrap, node.environment = wrap, dict(environment or {})
+    made = Cluster(nodes, scheme)
     try:
         made.start()
         await made.ready()

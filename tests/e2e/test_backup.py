@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from raftsched.client import AsyncClient, cron
 
 from .handlers import working
-from .processes import READY_S, Cluster, cluster, crowd, environment, node_command, until
+from .processes import READY_S, Cluster, cluster, command, ends, until
 from .test_command import Shell
 from .test_life import certificates, cluster_with_tls
 
@@ -45,15 +43,11 @@ async def test_a_backup_is_made_at_the_shell(tmp_path: Path) -> None:
 
 async def offline(running: Cluster, name: str, *words: str, code: int = 0) -> str:
     """A command of a node that does not run; what it says."""
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        node_command(*words, *running.nodes[name].arguments),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(),
-        timeout=60 * crowd(),
-    )  # fmt: skip
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended.stdout + ended.stderr
+    ended = command(running.folder, *words, *running.nodes[name].arguments)
+    found, lines = await ends(ended)
+    assert found == code, lines
+    assert not any("Traceback" in line for line in lines)
+    return "\n".join(lines)
 
 
 async def is_whole(client: AsyncClient) -> bool:

@@ -14,10 +14,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable, cron
+from raftsched.cluster.local.nodes import free_addresses
 from raftsched.proto.v1 import run_pb2
 
 from .handlers import Noted, working
-from .processes import Cluster, cluster, crowd, fetch, until
+from .processes import Cluster, cluster, crowd, fetch, lines_of, stop, until
 
 RAN = run_pb2.OUTCOME_RAN
 # What a second may add to on a machine that does other things too.
@@ -65,12 +66,12 @@ async def test_a_stop_is_told_and_takes_no_three_seconds(tmp_path: Path) -> None
         watching = [asyncio.create_task(anext(client.events.watch())) for _ in range(300)]
         node = running.nodes[await running.leader()]
 
-        code, seconds = await node.stop()
+        code, seconds = await stop(node)
         taken_over = await until(running.leader, 3)
 
         for watch in watching:
             watch.cancel()
-    said = [line["event"] for line in node.said()]
+    said = [line["event"] for line in lines_of(node)]
     assert (code, seconds < 3.0 * crowd()) == (0, True), seconds
     assert said[-1] == "stopped"
     assert "stopping" in said
@@ -80,7 +81,7 @@ async def test_a_stop_is_told_and_takes_no_three_seconds(tmp_path: Path) -> None
 @pytest.mark.slow
 async def test_all_nodes_stop_at_once_within_three_seconds(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, working(running.endpoints):
-        ended = await asyncio.gather(*(node.stop() for node in running.nodes.values()))
+        ended = await asyncio.gather(*(stop(node) for node in running.nodes.values()))
 
     assert [code for code, _ in ended] == [0, 0, 0]
     assert max(seconds for _, seconds in ended) < 3.0 * crowd()
@@ -103,7 +104,7 @@ async def test_all_nodes_restarted_in_turn_lose_no_firing_and_double_no_run(
         await until(lambda: noted.runs, 10)
 
         for node in running.nodes.values():
-            code, _ = await node.stop()
+            code, _ = await stop(node)
             assert code == 0
             node.start()
             await running.serves(node.name)
@@ -145,8 +146,8 @@ async def test_what_becomes_of_runs_workers_and_links_is_told_in_lines(tmp_path:
         node = running.nodes[leader]
         # A session lapses after three heartbeats.
         last = {"connection lost", "worker is gone"}
-        await until(lambda: last <= {line["event"] for line in node.said()}, 15)
-        said = {line["event"]: line for line in node.said()}
+        await until(lambda: last <= {line["event"] for line in lines_of(node)}, 15)
+        said = {line["event"]: line for line in lines_of(node)}
 
     failed = said["run failed for good"]
     assert (failed["job"], failed["run"], failed["attempt"]) == ("sad", run.id, 1)
@@ -169,7 +170,7 @@ async def test_a_restart_keeps_everything(tmp_path: Path, end: str) -> None:
             if end == "kill":
                 node.kill()
             else:
-                await node.stop()
+                await stop(node)
         running.start()
         await running.ready()
 
@@ -240,11 +241,11 @@ async def test_an_idle_node_costs_less_than_an_empty_loop_that_wakes_a_thousand_
             # What a start leaves to do, such as the first flush.
             await asyncio.sleep(2)
             while len(shares) < windows and not (shares and max(shares[-1].values()) < 1):
-                before = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+                before = {name: node.cpu_s() for name, node in running.nodes.items()}
                 began = ran_seconds(empty.pid)
                 await asyncio.sleep(seconds)
                 took = ran_seconds(empty.pid) - began
-                after = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+                after = {name: node.cpu_s() for name, node in running.nodes.items()}
                 shares.append({name: (after[name] - before[name]) / took for name in after})
     finally:
         empty.kill()
@@ -304,9 +305,9 @@ async def test_a_node_comes_to_the_cluster_and_one_that_is_removed_ends(tmp_path
         AsyncClient(running.endpoints, timeout=10) as client,
     ):
         await client.jobs.create("kept", handler="nobody")
-        new = running.newcomer("n4")
+        new = running.newcomer("n4", *free_addresses(1).values())
 
-        new.process.start()
+        new.start()
         # It is taken in once it has introduced itself.
         await until(lambda: client.cluster.add("n4", new.peer, new.client), 20)
         await running.serves("n4")
@@ -322,9 +323,8 @@ async def test_a_node_comes_to_the_cluster_and_one_that_is_removed_ends(tmp_path
 
     assert kept == ["kept"]
     assert {node.name for node in status.nodes} == {"n2", "n3", "n4"}
-    assert gone.process is not None
-    assert gone.process.returncode == 0
-    assert any("has removed the node 'n1'" in line["event"] for line in gone.said())
+    assert gone.code == 0
+    assert any("has removed the node 'n1'" in line["event"] for line in lines_of(gone))
 
 
 async def lose_majority(running: Cluster, leader: str) -> None:

@@ -17,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .processes import Cluster, cluster, environment, until
+from raftsched.cluster.local.process import environment
+
+from .processes import Cluster, cluster, until
 
 RUN = "from raftsched.client.cli import main; main()"
 

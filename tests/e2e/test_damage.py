@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, RaftschedError
+from raftsched.cluster.local.nodes import NodeProcess
+from raftsched.cluster.local.process import environment
 
-from .processes import Cluster, NodeProcess, cluster, environment, until
+from .processes import Cluster, cluster, stop, until
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +43,9 @@ def damage(folder: Path, name: str, at: int, within: str = "state") -> None:
             file.write(bytes(byte ^ 0xFF for byte in found))
 
 
-async def ended(node: NodeProcess) -> int:
+async def ended(node: NodeProcess) -> int | None:
     await until(lambda: not node.alive, 30)
-    assert node.process is not None
-    return node.process.returncode
+    return node.code
 
 
 async def leads(made: Cluster, name: str, client: AsyncClient) -> None:
@@ -83,7 +84,7 @@ async def test_a_node_with_a_damaged_state_is_made_leader(tmp_path: Path, what: 
         leader = await made.leader()
         victim = next(node for name, node in made.nodes.items() if name != leader)
         # Stopped in order, so that its start believes the tables.
-        assert (await victim.stop())[0] == 0
+        assert (await stop(victim))[0] == 0
         damage(tmp_path / victim.name, name, at)
         victim.start()
         await made.serves(victim.name)
@@ -121,11 +122,11 @@ async def test_an_older_copy_of_a_folder_is_told_so_and_loses_nothing(tmp_path: 
         leader = await made.leader()
         away, victim = (node for name, node in made.nodes.items() if name != leader)
         folder, copy = tmp_path / victim.name, tmp_path / "copy"
-        assert (await victim.stop())[0] == 0
+        assert (await stop(victim))[0] == 0
         shutil.copytree(folder, copy)
         victim.start()
         await made.serves(victim.name)
-        assert (await away.stop())[0] == 0
+        assert (await stop(away))[0] == 0
         for number in range(20):
             await client.jobs.create(f"later-{number}", handler="nobody")
         victim.kill()

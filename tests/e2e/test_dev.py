@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from .processes import crowd, environment, free_base, until
+from raftsched.cluster.local.ports import free_ports
+from raftsched.cluster.local.process import environment
+
+from .processes import crowd, until
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +94,7 @@ def living(pids: set[int]) -> set[int]:
 
 
 async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: Path) -> None:
-    port = str(free_base(3))
+    port = str(*free_ports(1))
     began = time.monotonic()
     async with dev("--port", port) as running:
         await running.said("Ready in", seconds=30)
@@ -114,7 +117,7 @@ async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: P
 async def test_keys_kill_and_revive_and_move_the_leader(tmp_path: Path) -> None:
     """On a terminal of our own making."""
     ours, theirs = pty.openpty()
-    async with dev("--port", str(free_base(3)), terminal=theirs, lines=ours) as running:
+    async with dev("--port", str(*free_ports(1)), terminal=theirs, lines=ours) as running:
         await running.said("Keys: 1 2 3", seconds=30)
         await running.said("succeeded", seconds=15)
 
@@ -140,7 +143,7 @@ async def test_keys_kill_and_revive_and_move_the_leader(tmp_path: Path) -> None:
 
 
 async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: Path) -> None:
-    folder, port = tmp_path / "data", free_base(3)
+    folder, port = tmp_path / "data", *free_ports(1)
     blocker = await asyncio.start_server(lambda r, w: None, "127.0.0.1", port)
     async with dev("--dir", str(folder), "--port", str(port), "--nodes", "1") as first:
         await first.said("hello", "succeeded", seconds=20)
@@ -162,7 +165,7 @@ async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: P
 @pytest.mark.parametrize("word", ["Ready in", "serves clients"])
 async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path, word: str) -> None:
     """Whether it is ready or still on its way: then the worker waits for a leader."""
-    async with dev("--port", str(free_base(3)), "--dir", str(tmp_path / "data")) as running:
+    async with dev("--port", str(*free_ports(1)), "--dir", str(tmp_path / "data")) as running:
         await running.said(word, seconds=30)
         pids = children(running.process.pid)
 

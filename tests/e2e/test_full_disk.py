@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from raftsched.client import AsyncClient, ClusterError, Unavailable
+from raftsched.cluster.local.nodes import free_addresses
 from raftsched.cluster.ops.data_dir import Folder
 from raftsched.cluster.ops.exits import Exit
 
-from .processes import environment, fetch, free_base, until
+from .processes import alone, ends, fetch, until
 
 pytestmark = pytest.mark.slow
 
@@ -44,23 +44,17 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
     disk.mkdir()
     if not small_disks_work(disk):
         pytest.skip("this system does not let us mount a small disk")
-    base = free_base(1)
-    http, log = f"http://127.0.0.1:{base + 5}", tmp_path / "log"
-    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
-    words = [
-        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members", member,
-        "--folder", str(disk / "n1"), "--http", f"127.0.0.1:{base + 5}", "--segment-mb", segment,
-    ]  # fmt: skip
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["unshare", "-rm", "sh", "-c", MOUNT % size, "sh", str(disk), *words],
-            stdout=out, stderr=out, env=environment(),
-        )  # fmt: skip
+    [address] = free_addresses(1).values()
+    http = f"http://{address.http}"
+    node = alone(tmp_path, "--folder", str(disk / "n1"), "--segment-mb", segment, address=address)
+    node.wrap = ("unshare", "-rm", "sh", "-c", MOUNT % size, "sh", str(disk))
+    node.start()
+    log = node.log
     try:
         await until(lambda: '"serves"' in log.read_text(), 20)
         # The disk as the node sees it.
-        inside = Path(f"/proc/{process.pid}/root{disk}")
-        async with AsyncClient(f"127.0.0.1:{base}", timeout=2) as client:
+        inside = Path(f"/proc/{node.pid}/root{disk}")
+        async with AsyncClient(address.client, timeout=2) as client:
             filler = inside / "filler"
             fill(filler)
             kept = await write_until_refused(client)
@@ -74,8 +68,7 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
             await until(lambda: client.jobs.create("after", handler="nobody"), 10)
             after = {job.name async for job in client.jobs.list()}
     finally:
-        process.kill()
-        process.wait(5)
+        node.kill()
 
     assert "the disk of n1 is full" in str(refused.value)
     assert "raftsched_disk_full 1.0" in figures
@@ -89,25 +82,22 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_node_on_a_disk_that_may_only_be_read_says_so(tmp_path: Path, *, fresh: bool) -> None:
+async def test_a_node_on_a_disk_that_may_only_be_read_says_so(
+    tmp_path: Path, *, fresh: bool
+) -> None:
     disk, before = tmp_path / "disk", tmp_path / "before"
     disk.mkdir()
     if not small_disks_work(disk):
         pytest.skip("this system does not let us mount a small disk")
     Folder(before, "raftsched", "n1").close()
-    base = free_base(1)
-    words = [
-        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members",
-        f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}", "--folder", str(disk / "n1"),
-    ]  # fmt: skip
     copy = "true" if fresh else f'cp -r "{before}" "$1/n1"'
-    ran = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", READ_ONLY % copy, "sh", str(disk), *words],
-        capture_output=True, text=True, check=False, timeout=30, env=environment(),
-    )  # fmt: skip
+    node = alone(tmp_path, "--folder", str(disk / "n1"))
+    node.wrap = ("unshare", "-rm", "sh", "-c", READ_ONLY % copy, "sh", str(disk))
 
-    assert ran.returncode == Exit.FOLDER_UNWRITABLE, ran.stderr
-    assert "cannot be written to: Read-only file system" in ran.stderr
+    code, lines = await ends(node)
+
+    assert code == Exit.FOLDER_UNWRITABLE, lines
+    assert "cannot be written to: Read-only file system" in lines[-1]
 
 
 def fill(filler: Path) -> None:

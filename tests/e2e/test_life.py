@@ -16,21 +16,19 @@ import pytest
 
 from raftsched.client import AsyncClient, RaftschedError, Tls
 from raftsched.client.errors import Unauthenticated
+from raftsched.cluster.local.nodes import NodeProcess
 
-from .processes import SMALL, NodeProcess, cluster, crowd, free_base, until
-from .test_refusals import said
+from .processes import alone, cluster, crowd, ends, stop, until
 
 pytestmark = pytest.mark.slow
 
 
-def broken(how: str, folder: Path, base: int) -> list[str]:
-    """The command of a node alone, with a fault put into its program."""
-    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
+def broken(how: str, folder: Path) -> NodeProcess:
+    """A node alone, with a fault put into its program."""
+    node = alone(folder)
     program = f"{how}\nfrom raftsched.cluster.main import main\nmain()"
-    return [
-        sys.executable, "-c", program, "node", "--name", "n1", "--members", member,
-        "--folder", str(folder / "n1"), "--http", "", "--log-format", "json", *SMALL,
-    ]  # fmt: skip
+    node.program = (sys.executable, "-c", program, "node")
+    return node
 
 
 async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> None:
@@ -41,7 +39,7 @@ async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> Non
     )
     began = time.monotonic()
 
-    code, lines = await said(broken(bug, tmp_path, free_base(1)))
+    code, lines = await ends(broken(bug, tmp_path))
 
     told = [json.loads(line) for line in lines if line[:1] == "{"]
     assert code == 1
@@ -60,17 +58,15 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
         "async def forever(self, *how): time.sleep(60)\n"
         "life.Life.stop = forever"
     )
-    log = tmp_path / "log"
-    node = NodeProcess("n1", [], log)
-    with log.open("ab") as out:
-        node.process = subprocess.Popen(broken(hang, tmp_path, free_base(1)), stderr=out)
-    await until(lambda: "serves" in log.read_text(), 20)
+    node = broken(hang, tmp_path)
+    node.start()
+    await until(lambda: "serves" in node.log.read_text(), 20)
 
-    code, seconds = await node.stop()
+    code, seconds = await stop(node)
 
     assert code == 3
     assert 2.5 < seconds < 4.5 * crowd()
-    assert "not stopped within 3 s" in log.read_text()
+    assert "not stopped within 3 s" in node.log.read_text()
 
 
 async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: Path) -> None:
@@ -82,17 +78,15 @@ async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: P
         "    while True: pass\n"
         "watch.Watch._look = forever"
     )
-    log = tmp_path / "log"
-    node = NodeProcess("n1", [], log)
-    with log.open("ab") as out:
-        node.process = subprocess.Popen(broken(hang, tmp_path, free_base(1)), stderr=out)
-    await until(lambda: "hangs" in log.read_text().splitlines(), 20)
+    node = broken(hang, tmp_path)
+    node.start()
+    await until(lambda: "hangs" in node.log.read_text().splitlines(), 20)
 
-    code, seconds = await node.stop()
+    code, seconds = await stop(node)
 
     assert code == 3
     assert seconds < 6 * crowd()
-    assert "not finished: its loop did not hear of the signal" in log.read_text()
+    assert "not finished: its loop did not hear of the signal" in node.log.read_text()
 
 
 SLOW_STORE = (
@@ -114,18 +108,16 @@ SLOW_INTERPRETER = "import atexit, time\natexit.register(time.sleep, 60)"
 async def test_a_stop_over_its_time_says_what_was_not_finished(
     how: str, wanted: int, words: str, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
-    node = NodeProcess("n1", [], log)
-    with log.open("ab") as out:
-        node.process = subprocess.Popen(broken(how, tmp_path, free_base(1)), stderr=out)
-    await until(lambda: "serves" in log.read_text(), 20)
+    node = broken(how, tmp_path)
+    node.start()
+    await until(lambda: "serves" in node.log.read_text(), 20)
 
-    code, seconds = await node.stop()
+    code, seconds = await stop(node)
 
     assert code == wanted
     assert 2.5 < seconds < 4.5 * crowd()
-    assert words in log.read_text()
-    assert bool(words) == ("not stopped within 3 s" in log.read_text())
+    assert words in node.log.read_text()
+    assert bool(words) == ("not stopped within 3 s" in node.log.read_text())
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -135,32 +127,30 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         "async def slow(self, *how): await asyncio.sleep(60)\n"
         "life.Life.stop = slow"
     )
-    log = tmp_path / "log"
-    with log.open("ab") as out:
-        process = subprocess.Popen(broken(slow, tmp_path, free_base(1)), stderr=out)
-    await until(lambda: "serves" in log.read_text(), 20)
-    process.send_signal(signal.SIGTERM)
-    await until(lambda: "stopping" in log.read_text(), 5)
+    node = broken(slow, tmp_path)
+    node.start()
+    await until(lambda: "serves" in node.log.read_text(), 20)
+    node.signal(signal.SIGTERM)
+    await until(lambda: "stopping" in node.log.read_text(), 5)
     began = time.monotonic()
 
-    process.send_signal(signal.SIGINT)
+    node.signal(signal.SIGINT)
 
-    await until(lambda: process.poll() is not None, 5)
-    assert process.returncode == 128 + signal.SIGINT
+    await until(lambda: not node.alive, 5)
+    assert node.code == 128 + signal.SIGINT
     assert time.monotonic() - began < crowd()
 
 
 async def test_a_port_that_is_taken_at_the_last_moment_is_told_as_well(tmp_path: Path) -> None:
-    base = free_base(1)
     late = "from raftsched.cluster.ops import listen as doors\ndoors.check = lambda config: None"
-    with socket.create_server(("127.0.0.1", base)):
-        clients = await said(broken(late, tmp_path, base))
-    with socket.create_server(("127.0.0.1", base + 10)):
-        peers = await said(broken(late, tmp_path, base))
+    node = broken(late, tmp_path)
+    for address in (node.client, node.peer):
+        host, _, port = address.partition(":")
+        with socket.create_server((host, int(port))):
+            code, lines = await ends(node)
 
-    assert [clients[0], peers[0]] == [17, 17]
-    assert f"127.0.0.1:{base}" in clients[1][-1]
-    assert f"127.0.0.1:{base + 10}" in peers[1][-1]
+        assert code == 17
+        assert address in lines[-1]
 
 
 async def test_a_damaged_journal_is_refused_with_its_code(tmp_path: Path) -> None:
@@ -169,7 +159,7 @@ async def test_a_damaged_journal_is_refused_with_its_code(tmp_path: Path) -> Non
             for number in range(5):
                 await client.jobs.create(f"job-{number}", handler="nobody", payload=b"x" * 4000)
         node = running.nodes["n1"]
-        await node.stop()
+        await stop(node)
         for segment in (tmp_path / "n1" / "consensus" / "journal").glob("*.segment"):
             data = segment.read_bytes()
             segment.write_bytes(data.replace(b"x" * 100, b"y" * 100))
@@ -177,8 +167,7 @@ async def test_a_damaged_journal_is_refused_with_its_code(tmp_path: Path) -> Non
         node.start()
         await until(lambda: not node.alive, 20)
 
-    assert node.process is not None
-    assert node.process.returncode == 18
+    assert node.code == 18
     assert "raftsched node: " in node.log.read_text().splitlines()[-1]
 
 
@@ -186,7 +175,7 @@ async def test_a_state_that_cannot_be_opened_is_set_aside_for_another(tmp_path: 
     async with cluster(tmp_path, 1) as running, AsyncClient(running.endpoints) as client:
         await client.jobs.create("once", handler="note")
         node = running.nodes["n1"]
-        await node.stop()
+        await stop(node)
         for manifest in (tmp_path / "n1" / "state").rglob("MANIFEST-*"):
             manifest.write_bytes(b"nonsense" * 100)
 
@@ -203,7 +192,7 @@ async def test_a_bug_while_it_starts_is_one_line_and_no_hang(tmp_path: Path) -> 
         "server.Server.start = boom"
     )
 
-    code, lines = await said(broken(bug, tmp_path, free_base(1)))
+    code, lines = await ends(broken(bug, tmp_path))
 
     assert code == 1
     told = json.loads(lines[-1])
@@ -264,7 +253,7 @@ async def test_that_there_is_no_token_is_said_only_where_it_is_true(tmp_path: Pa
         node.start()
         async with AsyncClient(running.address("n1"), token=made.secret, timeout=20) as client:
             await client.jobs.create("safe", handler="nobody")
-        await node.stop()
+        await stop(node)
 
         assert untold not in node.log.read_text()
 

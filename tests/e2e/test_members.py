@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient
+from raftsched.cluster.local.nodes import NodeProcesses, free_addresses
 from raftsched.cluster.ops.exits import Exit
 
-from .processes import READY_S, Cluster, cluster, free_base, until
+from .processes import READY_S, SMALL, Cluster, cluster, stop, until
 
 REMOVED = int(Exit.REMOVED)
 
@@ -18,29 +19,23 @@ REMOVED = int(Exit.REMOVED)
 async def test_a_node_moves_while_the_others_work_on(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
         moved = next(name for name in running.nodes if name != "n1")
-        await running.nodes[moved].stop()
-        place = int(moved[1:]) - 1
-        base = free_base(3)
-        peer, address = f"127.0.0.1:{base + 10 + place}", f"127.0.0.1:{base + place}"
+        await stop(running.nodes[moved])
+        [place] = free_addresses(1).values()
 
-        await client.cluster.move(moved, peer_address=peer, client_address=address)
+        await client.cluster.move(moved, peer_address=place.peer, client_address=place.client)
         await client.jobs.create("meanwhile", handler="nobody")
-        there = Cluster(tmp_path, base, 3).nodes[moved]
         # The addresses of the others as they are; its own where it is now.
-        there.arguments[there.arguments.index("--members") + 1] = running.members_with(
-            moved, peer, address
-        )
-        running.nodes[moved] = there
-        there.start()
+        running.newcomer(moved, place).start()
 
-        async with AsyncClient(address, timeout=10) as other:
+        async with AsyncClient(place.client, timeout=10) as other:
             await until(lambda: is_whole(other), READY_S)
             kept = [job.name async for job in other.jobs.list(stale=True)]
             shown = await client.cluster.status()
 
     assert kept == ["meanwhile"]
     [one] = [node for node in shown.nodes if node.name == moved]
-    assert (one.peer_address, one.client_address, one.reachable) == (peer, address, True)
+    assert (one.peer_address, one.client_address) == (place.peer, place.client)
+    assert one.reachable
 
 
 async def test_a_cluster_that_was_stopped_begins_again_at_other_addresses(tmp_path: Path) -> None:
@@ -49,17 +44,16 @@ async def test_a_cluster_that_was_stopped_begins_again_at_other_addresses(tmp_pa
         async with AsyncClient(running.endpoints, timeout=10) as client:
             await client.jobs.create("kept", handler="nobody")
         for node in running.nodes.values():
-            await node.stop()
-        elsewhere = Cluster(tmp_path, free_base(3), 3)
+            await stop(node)
+        elsewhere = Cluster(NodeProcesses(tmp_path, free_addresses(3), settings=SMALL))
         try:
             elsewhere.start()
             await elsewhere.ready()
             async with AsyncClient(elsewhere.endpoints, timeout=10) as client:
                 kept = [job.name async for job in client.jobs.list()]
                 problems = list((await client.cluster.status()).problems)
-                for name in elsewhere.nodes:
-                    place = elsewhere.base + 10 + int(name[1:]) - 1
-                    await client.cluster.move(name, peer_address=f"127.0.0.1:{place}")
+                for name, node in elsewhere.nodes.items():
+                    await client.cluster.move(name, peer_address=node.peer)
                 await until(lambda: is_sound(client), 5)
         finally:
             elsewhere.end()
@@ -74,24 +68,21 @@ async def test_a_removed_node_that_is_started_again_says_so(tmp_path: Path) -> N
     async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
         leader = await running.leader()
         here, away = (node for name, node in running.nodes.items() if name != leader)
-        await away.stop()
+        await stop(away)
         shown = await client.cluster.remove(away.name)
         assert any("no failure is survived" in problem for problem in shown.problems)
         away.start()
         await until(lambda: not away.alive, READY_S)
-        assert away.process is not None
-        assert away.process.returncode == 0
+        assert away.code == 0
 
         shown = await client.cluster.remove(here.name)
         assert any("everything is lost" in problem for problem in shown.problems)
         await until(lambda: not here.alive, READY_S)
-        assert here.process is not None
-        assert here.process.returncode == 0
+        assert here.code == 0
         for node in (here, away):
             node.start()
             await until(lambda: not here.alive and not away.alive, READY_S)
-            assert node.process is not None
-            assert node.process.returncode == REMOVED
+            assert node.code == REMOVED
             assert "empty its folder" in node.log.read_text()
 
 

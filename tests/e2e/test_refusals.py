@@ -7,39 +7,24 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from .processes import SMALL, cluster, crowd, environment, free_base, node_command
+from raftsched.cluster.local.nodes import Address, free_addresses
 
-Said = tuple[int | None, list[str]]
-
-
-async def start(folder: Path, base: int, *arguments: str, name: str = "n1") -> Said:
-    """Start a node alone, and let it end; its code and its lines."""
-    member = f"{name}=127.0.0.1:{base + 10}/127.0.0.1:{base}"
-    command = node_command(
-        "--name", name, "--members", member, "--folder", str(folder), "--http", "", *SMALL,
-        *arguments,
-    )  # fmt: skip
-    return await said(command)
+from .processes import Said, alone, cluster, command, ends
 
 
-async def said(command: list[str]) -> Said:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        env=environment(),
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(20 * crowd()):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise
-    return process.returncode, out.decode().splitlines()
+async def start(folder: Path, address: Address, *flags: str) -> Said:
+    """Start a node alone with this folder, and let it end; its code and its lines."""
+    logs = folder.with_name(f"{folder.name}-log")
+    return await ends(alone(logs, "--folder", str(folder), *flags, address=address))
+
+
+def anywhere() -> Address:
+    [address] = free_addresses(1, http=False).values()
+    return address
 
 
 def foreign(folder: Path) -> None:
@@ -56,7 +41,6 @@ def of(cluster: str, node: str) -> str:
 
 
 async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path) -> None:
-    base = free_base(1)
     folders = {name: tmp_path / name for name in ("foreign", "newer", "cluster", "node")}
     for folder in folders.values():
         folder.mkdir()
@@ -65,9 +49,8 @@ async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path
     (folders["cluster"] / "node.json").write_text(of("other", "n1"))
     (folders["node"] / "node.json").write_text(of("raftsched", "n9"))
 
-    ended = dict(
-        zip(folders, await asyncio.gather(*(start(f, base) for f in folders.values())), strict=True)
-    )
+    found = await asyncio.gather(*(start(folder, anywhere()) for folder in folders.values()))
+    ended = dict(zip(folders, found, strict=True))
 
     assert {name: code for name, (code, _) in ended.items()} == {
         "foreign": 10, "cluster": 12, "node": 13, "newer": 14,
@@ -79,17 +62,20 @@ async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path
 
 
 async def test_a_used_port_is_named(tmp_path: Path) -> None:
-    base = free_base(1)
-    with socket.create_server(("127.0.0.1", base)):
-        code, lines = await start(tmp_path / "n1", base)
+    address = anywhere()
+    host, _, port = address.client.partition(":")
+    with socket.create_server((host, int(port))):
+        code, lines = await start(tmp_path / "n1", address)
 
     assert code == 17
     [line] = lines
-    assert f"127.0.0.1:{base} is in use by another program" in line
+    assert f"{address.client} is in use by another program" in line
 
 
 async def test_a_wrong_configuration_is_told_without_touching_anything(tmp_path: Path) -> None:
-    code, lines = await start(tmp_path / "n1", 99, "--cache-mb", "lots", "--log-level", "loud")
+    code, lines = await start(
+        tmp_path / "n1", anywhere(), "--cache-mb", "lots", "--log-level", "loud"
+    )
 
     assert code == 2
     assert [line.split(":")[0] for line in lines] == ["raftsched node"] * 2
@@ -99,9 +85,9 @@ async def test_a_wrong_configuration_is_told_without_touching_anything(tmp_path:
 async def test_the_written_configuration_passes_its_check(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
 
-    written = await said(node_command("config", "init", str(file)))
-    checked = await said(node_command("config", "check", "--config", str(file)))
-    shown = await said(node_command("config", "show", "--origin", "--config", str(file)))
+    written = await ends(command(tmp_path, "config", "init", str(file)))
+    checked = await ends(command(tmp_path, "config", "check", "--config", str(file)))
+    shown = await ends(command(tmp_path, "config", "show", "--origin", "--config", str(file)))
 
     assert [code for code, _ in (written, checked, shown)] == [0, 0, 0]
     assert checked[1] == ["n1 of 3: the configuration is sound"]
@@ -111,7 +97,7 @@ async def test_the_written_configuration_passes_its_check(tmp_path: Path) -> Non
 @pytest.mark.slow
 async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     async with cluster(tmp_path, 1) as running:
-        code, lines = await start(tmp_path / "n1", free_base(1))
+        code, lines = await start(tmp_path / "n1", anywhere())
 
         assert code == 11
         [line] = lines
@@ -130,14 +116,10 @@ async def test_a_full_disk_is_told_before_anything_begins(tmp_path: Path) -> Non
         ).returncode
     ):
         pytest.skip("this system does not let us mount a small disk")
-    base = free_base(1)
-    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
-    words = [sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members",
-             member, "--folder", str(small / "n1"), "--http", "", *SMALL]  # fmt: skip
+    node = alone(tmp_path, "--folder", str(small / "n1"))
+    node.wrap = ("unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh")
 
-    code, lines = await said(
-        ["unshare", "-rm", "sh", "-c", f"{mount} && exec \"$@\"", "sh", *words]
-    )  # fmt: skip
+    code, lines = await ends(node)
 
     assert code == 16
     [line] = lines

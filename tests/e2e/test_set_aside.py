@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, cron
+from raftsched.cluster.local.process import HOME
 from raftsched.proto.v1 import job_pb2
 
-from . import processes
 from .handlers import working
-from .processes import SRC, cluster, fetch, until
+from .processes import cluster, fetch, until
 
 # What the test puts in front of the genuine package: each node fails to fire the job "bad".
 PATCH = """
@@ -28,18 +28,16 @@ scheduled_time.fire = fire
 
 @pytest.mark.slow
 async def test_a_job_that_breaks_every_leader_is_set_aside_and_comes_back_when_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     patched = tmp_path / "patched"
     patched.mkdir()
     (patched / "sitecustomize.py").write_text(PATCH)
-    genuine = processes.environment
-
-    def environment() -> dict[str, str]:
-        return genuine() | {"PYTHONPATH": f"{patched}{os.pathsep}{SRC}"}
-
-    monkeypatch.setattr(processes, "environment", environment)
-    async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
+    first = {"PYTHONPATH": f"{patched}{os.pathsep}{HOME}"}
+    async with (
+        cluster(tmp_path, environment=first) as running,
+        AsyncClient(running.endpoints, timeout=10) as client,
+    ):
         async with working(running.endpoints) as noted:
             leader = await running.leader()
             await client.jobs.create("good", handler="note", schedule=cron("* * * * * *"))
@@ -72,8 +70,9 @@ async def test_a_job_that_breaks_every_leader_is_set_aside_and_comes_back_when_m
             assert "\nraftsched_broken_jobs 1.0\n" in figures
 
         # Without the patch it comes back.
-        monkeypatch.setattr(processes, "environment", genuine)
         running.end()
+        for node in running.nodes.values():
+            node.environment = {}
         running.start()
         await running.ready()
         async with working(running.endpoints) as noted:

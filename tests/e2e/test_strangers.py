@@ -189,11 +189,9 @@ async def test_idle_connections_to_all_ports_stop_nobody(tmp_path: Path) -> None
     async with cluster(tmp_path, 3) as made:
         term = (await asyncio.to_thread(statuses, made, "")).term
         with ExitStack() as idle:
-            for name in made.nodes:
-                place = int(name[1:]) - 1
-                for base in (made.base, made.base + 5, made.base + 10):
-                    for _ in range(300):
-                        idle.enter_context(socket.create_connection(("127.0.0.1", base + place)))
+            for host, port in listeners(made):
+                for _ in range(300):
+                    idle.enter_context(socket.create_connection((host, port)))
             for name, node in made.nodes.items():
                 assert (await fetch(made.http(name), "/healthz"))[0] == 200
                 assert (await fetch(made.http(name), "/readyz"))[0] == 200
@@ -215,11 +213,9 @@ async def test_idle_connections_end_no_node_that_may_open_few_files(tmp_path: Pa
             assert [line.split()[3:5] for line in limits if "open files" in line] == [["256"] * 2]
         with Client(made.endpoints, timeout=10) as client, ExitStack() as idle:
             client.jobs.create("before", handler="nobody")
-            for base in (made.base, made.base + 5, made.base + 10):
-                for place in range(3):
-                    held = hold(idle, base + place, 300)
-                    # It takes some of them, and so has no file left for others.
-                    assert held
+            for place in listeners(made):
+                # It takes some of them, and so has no file left for others.
+                assert hold(idle, place, 300)
             # Three segments and more.
             kept = await asyncio.to_thread(create_large, client, 400)
             for name, node in made.nodes.items():
@@ -233,12 +229,18 @@ async def test_idle_connections_end_no_node_that_may_open_few_files(tmp_path: Pa
     assert kept | {"before", "job-19"} <= jobs
 
 
-def hold(idle: ExitStack, port: int, count: int) -> int:
+def listeners(made: Cluster) -> list[tuple[str, int]]:
+    """Host and port: all that clients find, then all for HTTP, then all for nodes."""
+    ways = zip(*((at.client, at.http, at.peer) for at in made.addresses.values()), strict=True)
+    return [(host, int(port)) for way in ways for host, _, port in (a.partition(":") for a in way)]
+
+
+def hold(idle: ExitStack, place: tuple[str, int], count: int) -> int:
     """Open connections and say nothing; how many there are."""
     held = 0
     for _ in range(count):
         with suppress(OSError):
-            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=2))
+            idle.enter_context(socket.create_connection(place, timeout=2))
             held += 1
     return held
 

@@ -11,7 +11,7 @@ import pytest
 
 from raftsched.proto.v1 import worker_pb2, worker_pb2_grpc
 
-from .processes import cluster, crowd, until
+from .processes import cluster, crowd, stop, until
 
 STREAMS, CHANNELS = 2_000, 20
 # Of a crowd that comes at once some are turned away, and come again as the SDK does. INTERNAL is
@@ -67,7 +67,7 @@ async def test_each_stream_gets_a_word_and_none_holds_up_the_stop(tmp_path: Path
         ]
         await until(lambda: all(worker.welcome for worker in workers), 30)
 
-        code, seconds = await running.nodes[leader].stop()
+        code, seconds = await stop(running.nodes[leader])
         await asyncio.gather(*serving)
         for channel in channels:
             await channel.close()
