@@ -34,8 +34,8 @@ in a moment:
 
 from __future__ import annotations
 
+from ...cluster.local.virtual_clock import Clock
 from .attempt import Attempt, Outcome
-from .clock import Clock
 from .cluster import LocalCluster, wait_until
 
 __all__ = ["Attempt", "Clock", "LocalCluster", "Outcome", "wait_until"]

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...cluster.local.nodes import NodeProcess, NodeProcesses, free_addresses, names_of
+from ...cluster.local.virtual_clock import Clock
 from ...proto.v1 import job_pb2
 from ..errors import RaftschedError
 from ..sync_client import Client
 from ..worker import Worker
 from .attempt import NOW
-from .clock import Clock
 from .serving import serving
 
 START_S = 60.0

@@ -8,4 +8,5 @@ Others may use:
 * nodes: nodes as processes: addresses, command lines, start, stop, who is ready.
 * ports: ports of this machine that are free.
 * process: a program beside this one, which ends with it.
+* virtual_clock: the time of a cluster for tests, in a file that its nodes have mapped.
 """

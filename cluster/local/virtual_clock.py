@@ -9,7 +9,9 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
 
-# The file that the nodes have mapped; `cluster/node/virtual_time.py` says what is in it.
+# The file that all nodes have mapped: six signed numbers of 64 bits. What it is; milliseconds since
+# 1970: now, and where to go; how long a handler may hold time up, in real milliseconds; the last
+# request and the last one that was carried out, by number. `cluster/node/virtual_time.py` obeys it.
 MAGIC = int.from_bytes(b"raftclk1", "little")
 WHAT, NOW, UNTIL, PATIENCE, ASKED, DONE = range(6)
 WORDS = 6

@@ -16,15 +16,10 @@ from pathlib import Path
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import RunRecord, SessionRecord, parse
+from ..local.virtual_clock import ASKED, DONE, MAGIC, NOW, PATIENCE, SIZE, UNTIL, WHAT
 from .leader_loop import Leader
 from .peer_info import PeerDirectory
 
-# The file: six signed numbers of 64 bits. What it is; milliseconds since 1970: now, and where to
-# go; how long a handler may hold time up, in real milliseconds; the last request and the last one
-# that was carried out, by number. `client/testing/clock.py` writes the same.
-MAGIC = int.from_bytes(b"raftclk1", "little")
-WHAT, NOW, UNTIL, PATIENCE, ASKED, DONE = range(6)
-SIZE = 48
 LOOK_S = 0.005
 # What a folder and a link say beside the cluster's name, so that none is ever taken for a real one.
 MARK = " (virtual clock)"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client.testing.clock import SIZE, Clock
-from raftsched.cluster.node import virtual_time
+from raftsched.cluster.local.virtual_clock import SIZE, Clock
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.virtual_time import NoClock, VirtualClock
 from raftsched.proto.v1 import alert_pb2, job_pb2, run_pb2, worker_pb2
@@ -282,4 +281,3 @@ def test_what_is_no_clock_is_not_taken_for_one(tmp_path: Path) -> None:
     file.write_bytes(bytes(SIZE))
     with pytest.raises(NoClock, match="begins otherwise"):
         VirtualClock(file)
-    assert virtual_time.SIZE == SIZE
