@@ -157,7 +157,12 @@ class Course:
 
     def _wait(self, failure: Failure, now: float) -> float:
         leader = failure.leader
-        fresh = leader and leader != self._tried[-1] and not self._endpoints.suspect(leader, now)
+        # One that may not be asked, since a token would be exposed there, was not learned.
+        fresh = (
+            leader in self._endpoints.known
+            and leader != self._tried[-1]
+            and not self._endpoints.suspect(leader, now)
+        )
         if failure.next in TRY_ELSEWHERE and fresh and not self._pinned:
             self._hints += 1
             if self._hints <= HINTS_MAX:

@@ -110,6 +110,8 @@ class CallOptions(TypedDict, total=False):
     forward: bool
     # False: there is one try.
     retry: bool
+    # The secret of an access token to show, instead of the client's own; "" shows none.
+    token: str
 
 
 class Links:
@@ -126,21 +128,23 @@ class Links:
         insecure: bool = False,
     ) -> None:
         words = endpoints if isinstance(endpoints, str) else tuple(endpoints)
-        # Whoever listens on the way could take the token and be whoever it stands for.
-        self._exposes = bool(token) and tls is None and not insecure
+        # Whoever listens on the way could take a token and be whoever it stands for.
+        self._plain = tls is None and not insecure
+        self._exposes = bool(token) and self._plain
         self.endpoints = Endpoints(nodes.parse(words), self._may_ask)
         for address in self.endpoints.configured:
             self._check_exposed(address)
         self.namespace = namespace
         self.timeout = checked_timeout(timeout)
         self.closed = False
-        self.authorization = (("authorization", f"Bearer {checked_token(token)}"),) if token else ()
+        self.authorization = bearer(token or "")
         self._tls = tls
         # Read now, so that a missing file is told where it was named.
         self.credentials = tls.credentials() if tls is not None else None
 
     def begin(self, request: Message, options: CallOptions) -> Course:
         self.check_open()
+        self._guard(options.get("token", ""))
         method = method_of(type(request))
         request = completed(method, request, options)
         size = request.ByteSize()
@@ -160,6 +164,15 @@ class Links:
             retry=options.get("retry", True),
         )
 
+    def _guard(self, token: str) -> None:
+        """From the first call with a token of its own on, none goes where it could be taken."""
+        if token and self._plain and not self._exposes:
+            self._exposes = True
+            for address in self.endpoints.configured:
+                self._check_exposed(address)
+            if not self._may_ask(self.endpoints.leader):
+                self.endpoints.forget_leader(self.endpoints.leader)
+
     def _may_ask(self, address: str) -> bool:
         return not self._exposes or nodes.is_loopback(address)
 
@@ -176,9 +189,9 @@ class Links:
             raise Closed("the client is closed; make a new one")
 
     def metadata(self, options: CallOptions) -> Metadata:
-        if options.get("forward", True):
-            return self.authorization
-        return (*self.authorization, NO_FORWARD)
+        token = options.get("token")
+        shown = self.authorization if token is None else bearer(token)
+        return shown if options.get("forward", True) else (*shown, NO_FORWARD)
 
     def superfluous(self, addresses: Collection[str]) -> list[str]:
         """Of the addresses with a connection, the oldest ones that need none any more."""
@@ -197,6 +210,11 @@ class Links:
 
 
 NO_FORWARD = ("raftsched-no-forward", "1")
+
+
+def bearer(token: str) -> Metadata:
+    """What shows an access token; nothing for none."""
+    return (("authorization", f"Bearer {checked_token(token)}"),) if token else ()
 
 
 def checked_token(token: str) -> str:

@@ -27,6 +27,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     # The harness recomputes scheduled times by itself, so as not to repeat a mistake of the rules.
     "zoneinfo": ("statemachine/schedule/zones.py", "chaos/real/jobs.py"),
     "click": ("client/cli/", "cluster/main.py", "chaos/main.py"),
+    # Nodes serve probes by it, the gateway everything.
+    "uvicorn": ("cluster/ops/probes.py", "client/gateway/server.py"),
+    "starlette": ("cluster/ops/probes.py", "client/gateway/"),
     "grpc": ("cluster/", "client/", "chaos/real/", "chaos/bench/"),
 }
 # The rules get time, chance and the world as arguments, or do without.

@@ -12,10 +12,7 @@ import click
 
 from .lazy import Entry, Root
 
-EPILOG = (
-    "Every option has an environment variable: RAFTSCHED_OUTPUT for one that commands share,"
-    " RAFTSCHED_JOB_LIST_STATE for one of `job list`."
-)
+EPILOG = "Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."
 EXAMPLES = (
     "raftsched job next '30 2 * * *' --zone Europe/Berlin",
     "raftsched job create report --cron '0 9 * * mon-fri' --handler build-report",
@@ -42,6 +39,7 @@ COMMANDS = {
     "audit": Entry(".audit:audit", "Prove that no scheduled time of a job is unaccounted for."),
     "audit-log": Entry(".audit_log:audit_log", "Who changed what."),
     "cluster": Entry(".cluster:cluster", "The cluster: status, members, leadership, snapshots."),
+    "gateway": Entry(".gateway:gateway", "Serve HTTP and JSON for a cluster."),
     "node": Entry("raftsched.cluster.main:node", "Run one node of a cluster."),
     "bench": Entry("raftsched.chaos.main:bench", "Measure a cluster."),
     "chaos": Entry("raftsched.chaos.main:chaos", "Prove a cluster under faults."),

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..lengths import parse_length
 from .clean import echo, tell, visible
 from .exits import Exit, Trouble, reason_of, with_program, wrong_use
 from .output import Output
 from .paste import with_options
 from .settings import Value, resolve
-from .times import parse_length, rough_text
+from .times import rough_text
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -130,19 +131,24 @@ class Session:
     def has_token(self) -> bool:
         return bool(self._secret or token_of(self.values, ""))
 
-    def make_client(self) -> Client:
-        from .. import Client
+    def nodes(self) -> tuple[str, ...]:
+        """The endpoints, one by one."""
         from ..endpoints import parse
-        from ..links import Exposed
 
         try:
-            parse(self.endpoints)
+            return parse(self.endpoints)
         except ValueError as wrong:
             raise wrong_use(
                 f"cannot use the endpoints {self.endpoints!r}",
                 [str(wrong), f"they come from: {self.values['endpoints'].origin}"],
                 "--endpoints HOST:PORT,HOST:PORT",
             ) from wrong
+
+    def make_client(self) -> Client:
+        from .. import Client
+        from ..links import Exposed
+
+        self.nodes()
         try:
             return Client(
                 self.endpoints,

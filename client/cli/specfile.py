@@ -23,11 +23,12 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from ..lengths import parse_length
 from ..ranges import OutOfRange, fit
 from . import payloads
 from .exits import reason_of, wrong_use
 from .messages import job_pb2
-from .times import INSTANTS, parse_length
+from .times import INSTANTS
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".jsonl", ".ndjson")
 # A message that is written as the value of its only important field.

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
+from ..lengths import UNITS, parse_length
+
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
-UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 # The end of the year 9999.
 LAST_MS = 253_402_300_799_999
-# As long as a message can say.
-LONGEST_MS = 315_576_000_000_000
-LENGTHS = "write a number and a unit such as 90s, 5m, 1h30m or 2d"
 INSTANTS = "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), now, +2h or -30m"
 
 
 def now_ms() -> int:
     return int(datetime.now(UTC).timestamp() * 1000)
-
-
-def parse_length(text: str) -> int:
-    """Milliseconds of "1h30m"; raises ValueError with what to write instead."""
-    parts = _PARTS.findall(text.strip())
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        raise ValueError(f"{text!r} is not a length of time; {LENGTHS}")
-    length = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if length > LONGEST_MS:
-        raise ValueError(f"{text!r} is longer than 10,000 years")
-    return round(length)
 
 
 def parse_instant(text: str, now: int | None = None) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from raftsched.client import AsyncClient, Client, Tls, Worker
+from raftsched.client.course import Course
 from raftsched.client.endpoints import Endpoints, is_loopback
-from raftsched.client.links import Exposed
+from raftsched.client.links import Exposed, Links
+from raftsched.client.refusals import Failure
+from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2
 
 AWAY = "127.0.0.1:7400,10.0.0.9:7400"
@@ -36,6 +39,26 @@ def test_nor_to_a_leader_that_somebody_names() -> None:
     assert known.pick(0.0, ()) == "127.0.0.1:1"
     known.learn("127.0.0.1:2")
     assert known.pick(0.0, ()) == "127.0.0.1:2"
+
+
+def test_nor_to_a_leader_that_a_refusal_names() -> None:
+    known = Endpoints(("127.0.0.1:1",), is_loopback)
+    request = job_pb2.GetJobRequest(job="a")
+    course = Course(method_of(type(request)), request, known, started=0.0, timeout=30.0)
+    course.next_try(0.0)
+    course.failed(Failure("UNAVAILABLE", "no", "NOT_LEADER", leader="10.0.0.9:7400"), 0.0)
+    assert course.next_try(0.0).address == "127.0.0.1:1"
+
+
+def test_nor_is_the_token_of_a_single_call() -> None:
+    request = job_pb2.GetJobRequest(job="a")
+    client = Client("10.0.0.9:7400")
+    with pytest.raises(Exposed):
+        client.call(request, token="secret", timeout=0.1)
+    links = Links("127.0.0.1:1", namespace="", timeout=1.0, token=None, tls=None)
+    links.endpoints.learn("10.0.0.9:7400")
+    course = links.begin(request, {"token": "secret"})
+    assert course.next_try(0.0).address == "127.0.0.1:1"
 
 
 def test_nor_by_a_worker() -> None:

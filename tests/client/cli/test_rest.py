@@ -16,9 +16,9 @@ from raftsched.client.cli.times import (
     instant_text,
     length_text,
     parse_instant,
-    parse_length,
     rough_text,
 )
+from raftsched.client.lengths import parse_length
 from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2, run_pb2
 
 from ..stage import Stage, breaking_off, dead_endpoint, refusing

@@ -1,0 +1,195 @@
+"""`raftsched gateway`: HTTP for a cluster, by a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .exits import Exit, Trouble, reason_of, wrong_use
+from .options import command
+from .session import Session, credentials
+
+if TYPE_CHECKING:
+    from .. import AsyncClient
+    from ..gateway.config import Settings
+    from ..gateway.server import Port
+
+DEFAULT_LISTEN = "127.0.0.1:7480"
+
+
+@command(
+    None, "gateway",
+    "raftsched gateway",
+    "raftsched gateway --server a.example:7400,b.example:7400 --ca-file ca.pem",
+    "raftsched gateway --listen 0.0.0.0:443 --tls-cert-file gw.pem --tls-key-file gw.key",
+)  # fmt: skip
+@click.option(
+    "--listen",
+    default=DEFAULT_LISTEN,
+    metavar="HOST:PORT",
+    show_default=True,
+    help="Where HTTP is served; port 0 is any free one.",
+)
+@click.option(
+    "--tls-cert-file", default="", metavar="FILE", help="Serve HTTPS with this certificate."
+)
+@click.option("--tls-key-file", default="", metavar="FILE", help="The certificate's key.")
+@click.option(
+    "--insecure-http",
+    is_flag=True,
+    help="Listen beyond this machine without TLS: tokens can be read on the way.",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which callers know this gateway; can be repeated. Without any, a "
+    "gateway that listens beyond this machine is known by every name.",
+)
+@click.option(
+    "--cors-origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="Pages of this origin may call, such as https://ops.example; can be repeated.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="Open connections at once.",
+)
+@click.option(
+    "--connections-by-address",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Of these, from one address.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Requests under way at once.",
+)
+@click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Streams of events at once.",
+)
+@click.option(
+    "--body-mb",
+    type=click.IntRange(min=16),
+    default=64,
+    show_default=True,
+    help="Bytes of bodies under way, in MiB.",
+)
+@click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
+def gateway(
+    session: Session, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
+    hosts: tuple[str, ...], origins: tuple[str, ...], quiet: bool, **limits: int,
+) -> None:  # fmt: skip
+    """Serve HTTP and JSON for a cluster until SIGTERM or Ctrl-C.
+
+    It has no rights of its own: each caller's token goes along to the cluster, and that of the
+    context is not used. Requests are logged on stderr, one line of JSON each.
+    """
+    from ..endpoints import is_loopback
+    from ..gateway.config import Limits, Settings
+
+    host, port = _address(listen)
+    if bool(tls_cert_file) != bool(tls_key_file):
+        raise wrong_use("a certificate and its key are two files", "",
+                        "--tls-cert-file FILE --tls-key-file FILE")  # fmt: skip
+    local = is_loopback(listen)
+    if not (local or tls_cert_file or insecure_http):
+        raise wrong_use(
+            f"{listen} can be reached from other machines, and callers show their tokens in HTTP",
+            "whoever listens on the way could take them",
+            "--tls-cert-file FILE --tls-key-file FILE, or in a trusted network --insecure-http",
+        )
+    settings = Settings(
+        Limits(**limits), frozenset(origins),
+        frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,
+    )  # fmt: skip
+    log = logging.StreamHandler(sys.stderr)
+    asyncio.run(_serve(session, host, port, settings, log, quiet=quiet))
+
+
+# The word of the manual; the shared one stays for contexts and scripts.
+next(one for one in gateway.params if one.name == "endpoints").opts.append("--server")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise wrong_use(f"cannot listen on {text!r}", "it is not HOST:PORT",
+                        f"--listen {DEFAULT_LISTEN}")  # fmt: skip
+    return host.strip("[]"), int(port)
+
+
+async def _serve(
+    session: Session, host: str, port: int, settings: Settings,
+    log: logging.Handler, *, quiet: bool,
+) -> None:  # fmt: skip
+    from ..gateway.app import Gateway
+    from ..gateway.server import Lines, Port
+
+    log.setFormatter(Lines())
+    logging.basicConfig(handlers=[log], level=logging.WARNING)
+    own = logging.getLogger("raftsched.gateway")
+    own.setLevel(logging.WARNING if quiet else logging.INFO)
+    # What one caller waits for is told to that caller.
+    logging.getLogger("raftsched.client").setLevel(logging.ERROR)
+    async with _client(session) as client, _client(session) as strangers:
+        served = Port(Gateway(client, strangers, settings), settings)
+        try:
+            where = await served.start(host, port)
+        except OSError as error:
+            raise Trouble(
+                f"cannot listen on {host}:{port}", reason_of(error),
+                "raftsched gateway --listen HOST:PORT with another port", Exit.FAILED,
+            ) from error  # fmt: skip
+        scheme = "https" if settings.certificate else "http"
+        own.info("listening", extra={"url": f"{scheme}://{where}", "cluster": session.endpoints})
+        await _until_signal(served)
+        await served.stop()
+        own.info("stopped")
+
+
+async def _until_signal(served: Port) -> None:
+    """Return when somebody asks this process to stop; raises what ended the port."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    asked = asyncio.create_task(stop.wait())
+    await asyncio.wait({asked, served.task}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+
+
+def _client(session: Session) -> AsyncClient:
+    """To the cluster, with no token; callers bring theirs."""
+    from .. import AsyncClient
+    from ..endpoints import is_loopback
+
+    given = credentials(session.values) | {"token": None}
+    away = [one for one in session.nodes() if not is_loopback(one)]
+    if away and given["tls"] is None and not given["insecure"]:
+        raise Trouble(
+            "callers' tokens would be sent to other machines without encryption",
+            [f"the cluster is at {', '.join(away)}, from: {session.values['endpoints'].origin}"],
+            "--ca-file FILE, or, in a network that is trusted, --insecure yes",
+            Exit.FORBIDDEN,
+        )
+    return AsyncClient(session.endpoints, timeout=session.timeout_s, **given)

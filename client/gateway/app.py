@@ -1,0 +1,379 @@
+"""One request of HTTP: which call it is, who asks, what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import msgspec
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from ...proto.contract import method_of
+from ...proto.v1 import common_pb2
+from ..async_client import AsyncClient
+from ..course import asked_wait
+from ..errors import RaftschedError
+from ..links import Answer
+from . import manners, plain, streams
+from .config import BODY_S, MIB, Settings, body_bytes
+from .problems import JSON, Refused, of_error
+from .routes import Binding, Route, Routes
+from .transcode import parse_body, parse_query, request_of
+
+logger = logging.getLogger("raftsched.gateway")
+access = logging.getLogger("raftsched.gateway.access")
+# As nginx has it: whoever asked left before the answer. Only the log shows it.
+LEFT = 499
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+class Left(Exception):
+    """Whoever asked is gone."""
+
+
+@dataclass(slots=True)
+class Answered:
+    """A whole answer."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    media: str = JSON
+
+
+class Room:
+    """How much of what is bounded is in use."""
+
+    def __init__(self, name: str, maximum: int) -> None:
+        self.name, self.maximum, self.used = name, maximum, 0
+
+    @contextmanager
+    def taken(self, amount: int = 1) -> Iterator[None]:
+        if self.used + amount > self.maximum:
+            raise Refused(
+                "NODE_LIMIT",
+                f"the gateway has no room: {self.name} is {self.maximum:,} and used up by all of "
+                "its callers; come back a little later",
+                {"limit": self.name, "maximum": str(self.maximum), "of": "all"},
+                status=503,
+            )
+        self.used += amount
+        try:
+            yield
+        finally:
+            self.used -= amount
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request, and what is known about its answer."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    headers: Headers
+    began: float = field(default_factory=monotonic)
+    # For the log.
+    status: int = 0
+    sent: int = 0
+    call: str = ""
+    reason: str = ""
+    # What the cluster says of its answer, and what a browser is told of any, as headers.
+    about: dict[str, str] = field(default_factory=dict)
+    always: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def verb(self) -> str:
+        """HEAD is GET, whose body is left out when it is sent."""
+        method = str(self.scope["method"])
+        return "GET" if method == "HEAD" else method
+
+    @property
+    def path(self) -> str:
+        return bytes(self.scope["raw_path"]).decode("ascii")
+
+    async def start(self, status: int, headers: dict[str, str]) -> None:
+        self.status = status
+        whole = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+        whole |= self.always | headers
+        raw = [(name.encode(), text.encode("latin-1", "replace")) for name, text in whole.items()]
+        await self.send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, body: bytes, *, more: bool) -> None:
+        self.sent += len(body)
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def answer(self, answered: Answered) -> None:
+        headers = {"content-type": answered.media, "content-length": str(len(answered.body))}
+        await self.start(answered.status, answered.headers | headers)
+        await self.write(answered.body, more=False)
+
+    async def refuse(self, refused: Refused) -> None:
+        self.reason = refused.word
+        media = manners.problem_type(self.headers)
+        body = refused.body(media)
+        await self.answer(Answered(body, refused.status, refused.headers, media))
+
+
+class Gateway:
+    """An application as ASGI has it."""
+
+    def __init__(self, client: AsyncClient, strangers: AsyncClient, settings: Settings) -> None:
+        """`strangers` carries the calls of whoever shows no token: their connection may be broken
+        off for what they do, and others' must not."""
+        self._client, self._strangers, self._settings = client, strangers, settings
+        limits = settings.limits
+        self._requests = Room("requests", limits.requests)
+        self._streams = Room("streams", limits.streams)
+        self._bodies = Room("body_mb", limits.body_mb * MIB)
+        self._routes: Routes = plain.with_contracts()
+        # Set when the process stops: streams end, for others would not.
+        self.stopping = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send, Headers(scope=scope))
+        try:
+            try:
+                await self._serve(exchange)
+            except Refused as refused:
+                await exchange.refuse(refused)
+            except RaftschedError as error:
+                await exchange.refuse(of_error(error))
+        except Left:
+            exchange.status = exchange.status or LEFT
+        except Exception as error:
+            logger.exception("the gateway failed over %s %s", exchange.verb, _logged(exchange.path))
+            if exchange.status:
+                raise
+            await exchange.refuse(
+                Refused(
+                    "RULE_FAILED",
+                    "the gateway itself is at fault; its log says more, please report it",
+                    {"request": type(error).__name__},
+                )
+            )
+        finally:
+            log(exchange)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        manners.check_host(headers, self._settings)
+        exchange.always = manners.check_origin(headers, self._settings)
+        route, values = self._route(exchange.path)
+        asks_first = exchange.verb == "OPTIONS" and "access-control-request-method" in headers
+        if asks_first and exchange.always:
+            await exchange.answer(Answered(b"", 200, manners.preflight(route.allow)))
+            return
+        binding = route.bindings.get(exchange.verb)
+        if binding is None:
+            raise _not_allowed(exchange.path, exchange.verb, route.allow)
+        exchange.call = binding.call.verb
+        if binding.call.streams_out:
+            if exchange.scope["method"] == "HEAD":
+                raise _not_allowed(exchange.path, "HEAD", "GET")
+            await self._stream(exchange, binding, values)
+            return
+        with self._requests.taken():
+            await exchange.answer(await self._answer(exchange, binding, values))
+
+    def _route(self, path: str) -> tuple[Route, list[str]]:
+        try:
+            found = self._routes.find(path)
+        except UnicodeDecodeError:
+            found = None
+        if found is None:
+            shown = path[:200]
+            raise Refused(
+                "ROUTE_NOT_FOUND", f"no call has the path {shown!r}; one that has is /v1/jobs",
+                {"path": shown},
+            )  # fmt: skip
+        return found
+
+    def _caller(self, headers: Headers) -> tuple[AsyncClient, str]:
+        token = manners.token_of(headers)
+        return (self._client if token else self._strangers), token
+
+    async def _answer(self, exchange: Exchange, binding: Binding, values: list[str]) -> Answered:
+        headers = exchange.headers
+        media = manners.check_accept(headers, (JSON,))
+        client, token = self._caller(headers)
+        request, is_plain = await self._request(exchange, binding, values)
+        manners.put_request_id(request, headers)
+        manners.put_etag(request, binding, headers)
+
+        async def ask(one: Message) -> Answer[Any]:
+            answer = await self._ask(exchange, one, client, token)
+            exchange.about |= manners.metadata(answer)
+            return answer
+
+        if is_plain:
+            body: object = await plain.answer(request, ask)
+            made = plain.location(request)
+        else:
+            message = (await ask(request)).message
+            body, made = MessageToDict(message), manners.etag(message)
+            if manners.creates(binding, request):
+                made |= manners.location(binding.template, message)
+        status = 201 if "location" in made else 200
+        return Answered(msgspec.json.encode(body) + b"\n", status, exchange.about | made, media)
+
+    async def _ask(
+        self, exchange: Exchange, request: Message, client: AsyncClient, token: str
+    ) -> Answer[Any]:
+        call, wait = method_of(type(request)), asked_wait(request)
+        timeout = call.longest_s if call.slow else min(client.timeout + wait, call.longest_s)
+        asking = client.ask(request, token=token, timeout=timeout, stale=_is_stale(request))
+        # Whoever left waits for nothing any more.
+        return await (until_left(exchange, asking) if call.slow or wait else asking)
+
+    async def _request(
+        self, exchange: Exchange, binding: Binding, values: list[str]
+    ) -> tuple[Message, bool]:
+        """The request, and whether the short form of a job is spoken."""
+        headers, body = exchange.headers, None
+        query = parse_query(exchange.scope["query_string"].decode("latin-1"))
+        if has_body(headers):
+            maximum = body_bytes(binding.call.request_bytes)
+            manners.check_content(headers)
+            with self._bodies.taken(declared(headers, maximum)):
+                body = parse_body(await read_body(exchange, maximum))
+        if plain.is_meant(binding, body):
+            return plain.create(body, query, manners.request_id(headers)), True
+        return request_of(binding, values, query, body), binding.plain
+
+    async def _stream(self, exchange: Exchange, binding: Binding, values: list[str]) -> None:
+        media = manners.check_accept(exchange.headers, streams.OFFERED)
+        client, token = self._caller(exchange.headers)
+        request, _ = await self._request(exchange, binding, values)
+        streams.resume(request, exchange.headers.get("last-event-id", "").strip())
+        with self._streams.taken():
+            rest = streams.messages(client, request, token, client.timeout)
+            async with aclosing(rest):
+                # Until something came it may still be refused with a status of its own.
+                first = await until_left(exchange, anext(rest))
+                await exchange.start(200, {"content-type": media, "x-accel-buffering": "no"})
+                await self._write(exchange, first, rest, media)
+
+    async def _write(
+        self, exchange: Exchange, first: Message, rest: AsyncGenerator[Any, None], media: str
+    ) -> None:
+        async def write() -> None:
+            async with aclosing(streams.pieces(first, rest, media)) as body:
+                async for piece in body:
+                    await exchange.write(piece, more=True)
+
+        writing, stopping = asyncio.ensure_future(write()), self.stopping.wait()
+        await until_left(exchange, first_of(writing, asyncio.ensure_future(stopping)))
+        await exchange.write(b"", more=False)
+
+
+def _not_allowed(path: str, method: str, allow: str) -> Refused:
+    return Refused(
+        "METHOD_NOT_ALLOWED", f"{path[:200]} takes {allow}, and not {method[:20]}",
+        {"method": method[:20], "allow": allow}, headers={"allow": allow},
+    )  # fmt: skip
+
+
+def _is_stale(request: Any) -> bool:
+    """Any node may answer, so the next one is asked and not the leader."""
+    kind = request.DESCRIPTOR.fields_by_name
+    return "read" in kind and request.read.consistency == common_pb2.CONSISTENCY_STALE
+
+
+def has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def declared(headers: Headers, maximum: int) -> int:
+    """The bytes that a body will have, the most if it does not say; refused if too many."""
+    length = headers.get("content-length", "")
+    size = int(length) if length.isdecimal() else maximum
+    if size > maximum:
+        raise too_large(size, maximum)
+    return size
+
+
+def too_large(size: int, maximum: int) -> Refused:
+    return Refused(
+        "LIMIT_EXCEEDED",
+        f"the body has {size:,} bytes or more, and this call takes {maximum:,}; send less at once, "
+        "or keep large payloads elsewhere and send their address",
+        {"limit": "body", "maximum": str(maximum), "actual": str(size)},
+        status=413,
+    )
+
+
+async def read_body(exchange: Exchange, maximum: int) -> bytes:
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await exchange.receive()
+                if message["type"] == "http.disconnect":
+                    raise Left
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > maximum:
+                    raise too_large(size, maximum)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refused(
+            "DEADLINE_PASSED", f"the body did not come within {BODY_S:g} s; send it faster",
+            {"seconds": f"{BODY_S:g}"}, status=408, headers={"connection": "close"},
+        ) from None  # fmt: skip
+
+
+async def first_of(*tasks: asyncio.Future[Any]) -> None:
+    """Wait until one of these has ended, and end the others."""
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.wait(tasks)
+    for one in tasks:
+        if not one.cancelled():
+            one.result()
+
+
+async def until_left(exchange: Exchange, work: Awaitable[Any]) -> Any:
+    """What work comes to; it is ended when whoever asked for it is gone."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_left(exchange))
+    await first_of(task, gone)
+    if task.cancelled():
+        raise Left
+    return task.result()
+
+
+async def _left(exchange: Exchange) -> None:
+    while (await exchange.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _logged(path: str) -> str:
+    return path[:500]
+
+
+def log(exchange: Exchange) -> None:
+    """One line for each request, without what may be a secret: no query, no header, no body."""
+    client = exchange.scope.get("client") or ("", 0)
+    method = str(exchange.scope["method"])
+    access.info(
+        "request",
+        extra={
+            "from": client[0], "method": method if method in METHODS else method[:20],
+            "path": _logged(exchange.path), "call": exchange.call, "status": exchange.status,
+            "reason": exchange.reason, "sent": exchange.sent,
+            "ms": round((monotonic() - exchange.began) * 1000, 1),
+        },
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""What a gateway is told, with the limits that keep any one caller from taking all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Seconds: for the head of a request, for its body, between two requests on a connection, and for
+# whoever does not read the answer.
+HEAD_S, BODY_S, IDLE_S, READ_S = 10.0, 30.0, 75.0, 30.0
+HEAD_BYTES = 32 << 10
+# A call takes so many bytes of JSON for each byte that its request may have, and some.
+JSON_FACTOR, JSON_BYTES = 3, 64 << 10
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """By the names that refusals give."""
+
+    connections: int = 1_000
+    connections_by_address: int = 500
+    # Requests under way, and answers that are streams.
+    requests: int = 500
+    streams: int = 500
+    # Of bodies that are under way.
+    body_mb: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it."""
+
+    limits: Limits = field(default_factory=Limits)
+    # Pages of these origins may call, as browsers say it: "https://ops.example".
+    cors_origins: frozenset[str] = frozenset()
+    # Names in the header Host beside addresses and localhost; None: any name.
+    hosts: frozenset[str] | None = frozenset()
+    certificate: str = ""
+    key: str = ""
+
+
+def body_bytes(request_bytes: int) -> int:
+    """The longest body of a call whose request may have so many bytes."""
+    return JSON_FACTOR * request_bytes + JSON_BYTES

@@ -1,0 +1,222 @@
+"""The port: connections with their limits, and the process around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .app import Gateway
+from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Limits, Settings
+from .problems import JSON, Refused
+
+logger = logging.getLogger("raftsched.gateway")
+STOP_S = 5
+BACKLOG = 1_024
+# What a log record has by itself.
+PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+
+
+class Connections:
+    """Those that are open, within their bounds."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_address = Counter[str]()
+
+    def add(self, address: str) -> Refused | None:
+        """One more; why it has to go again, if there are too many."""
+        self._by_address[address] += 1
+        limits = self._limits
+        if self._by_address[address] > limits.connections_by_address:
+            return _too_many("connections_by_address", limits.connections_by_address, address, 429)
+        if self._by_address.total() > limits.connections:
+            return _too_many("connections", limits.connections, "all", 503)
+        return None
+
+    def remove(self, address: str) -> None:
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+
+def _too_many(name: str, maximum: int, of: str, status: int) -> Refused:
+    return Refused(
+        "NODE_LIMIT",
+        f"the gateway takes no more connections: {name} is {maximum:,} and used up by {of}; close "
+        "some, or keep one open for many requests",
+        {"limit": name, "maximum": str(maximum), "of": of},
+        status=status,
+    )
+
+
+class _Connection(H11Protocol):
+    """One that has so much time for the head of a request, and to read an answer."""
+
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(**given)
+        self._all = connections
+        self._address = ""
+        self._begun = False
+        # When it is broken off: for a head that does not come, and for an answer nobody reads.
+        self._ending: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        refused = self._all.add(self._address)
+        if refused is not None:
+            self._refuse(refused)
+        else:
+            self._end_after(HEAD_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.remove(self._address)
+        self._end_after(None)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        self._begun = False
+        self._end_after(IDLE_S)
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        """A request that came whole has its own limits; one that has begun must come soon."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._end_after(None)
+        elif not self._begun:
+            self._begun = True
+            self._end_after(HEAD_S)
+
+    def _end_after(self, seconds: float | None) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = None
+        if seconds is not None and not self.transport.is_closing():
+            self._ending = self.loop.call_later(seconds, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(READ_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP: say why, in the form of all refusals."""
+        error = sys.exc_info()[1]
+        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+        if status == 431:
+            refused = Refused(
+                "LIMIT_EXCEEDED",
+                f"the head of the request has over {HEAD_BYTES:,} bytes; send fewer or shorter "
+                "headers, and long values in the body",
+                {"limit": "head", "maximum": str(HEAD_BYTES)},
+                status=431,
+            )
+        else:
+            why = str(error) or msg
+            refused = Refused(
+                "REQUEST_MALFORMED", f"this is no HTTP/1.1: {why}; ask with a client of HTTP",
+                {"detail": why}, status=status,
+            )  # fmt: skip
+        self._refuse(refused)
+
+    def _refuse(self, refused: Refused) -> None:
+        body = refused.body(JSON)
+        headers = {
+            "content-type": JSON, "content-length": str(len(body)), "connection": "close",
+            **refused.headers,
+        }  # fmt: skip
+        head = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+        self.transport.write(f"HTTP/1.1 {refused.status} \r\n{head}\r\n".encode("latin-1") + body)
+        self.transport.close()
+
+
+class Port:
+    """Serves a gateway until `stop`."""
+
+    def __init__(self, app: Gateway, settings: Settings) -> None:
+        protocol = cast(
+            "type[asyncio.Protocol]", partial(_Connection, Connections(settings.limits))
+        )
+        self._server = _Server(
+            uvicorn.Config(
+                app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",
+                timeout_graceful_shutdown=STOP_S, timeout_keep_alive=int(IDLE_S),
+                h11_max_incomplete_event_size=HEAD_BYTES, server_header=False, backlog=BACKLOG,
+                ssl_certfile=settings.certificate or None, ssl_keyfile=settings.key or None,
+            )
+        )  # fmt: skip
+        self._app = app
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen; returns the address with its real port. Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._task = asyncio.create_task(self._server.serve([listening]), name="gateway")
+        shown = f"[{host}]" if ":" in host else host
+        return f"{shown}:{listening.getsockname()[1]}"
+
+    @property
+    def task(self) -> asyncio.Task[None]:
+        """It ends with `stop` only."""
+        if self._task is None:
+            raise RuntimeError("the port is not started; await start() first")
+        return self._task
+
+    async def stop(self) -> None:
+        """Let what is under way end, for some seconds; streams are ended at once."""
+        self._app.stopping.set()
+        self._server.should_exit = True
+        await asyncio.wait([self.task], timeout=STOP_S + 1)
+        self._server.force_exit = True
+        await self.task
+
+
+class _Server(uvicorn.Server):
+    """Whoever starts it has signals of its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Lines(logging.Formatter):
+    """A log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in PLAIN_RECORD}
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)

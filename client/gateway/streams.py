@@ -1,0 +1,127 @@
+"""Answers that go on: one JSON object per line, or Server-Sent Events.
+
+A stream of events stays whole however often the nodes behind it go: it is begun again, on any node,
+behind what was sent last. An event's `id:` is its revision, so a browser that comes back with
+`Last-Event-ID`, to this gateway or another one, goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from time import monotonic
+from typing import Any
+
+import msgspec
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from ..async_client import AsyncClient
+from ..errors import FieldFault, RaftschedError, Unavailable
+from ..values import revision
+from .manners import EVENTS, LINES
+from .problems import field_faults, of_error
+
+OFFERED = (LINES, EVENTS)
+# Proxies close what is silent for half a minute.
+SILENCE_S = 15.0
+# A browser whose stream broke off comes back after so long, spread by half either way.
+RETRY_MS = 1_000
+# A stream that stood shorter than this is not begun again at once.
+BRIEF_S = 1.0
+
+
+def resume(request: Any, last_event: str) -> None:
+    """Let a stream begin behind the event that was seen last; it counts before the query."""
+    if not last_event or "after" not in request.DESCRIPTOR.fields_by_name:
+        return
+    try:
+        request.after.CopyFrom(revision(last_event))
+    except ValueError:
+        fault = f"{last_event[:60]!r} is no revision; send the last id of the stream as it was"
+        raise field_faults([FieldFault("Last-Event-ID", "FIELD_INVALID", fault)]) from None
+
+
+async def messages(
+    client: AsyncClient, request: Any, token: str, timeout: float
+) -> AsyncGenerator[Any, None]:
+    """What the cluster sends, beyond the end of a node if the stream says how far it is."""
+    resumes = "after" in request.DESCRIPTOR.fields_by_name
+    while True:
+        begun = 0.0
+        sent = client.stream(request, token=token, timeout=timeout)
+        try:
+            async with aclosing(sent):
+                async for message in sent:
+                    begun = begun or monotonic()
+                    yield message
+                    if resumes:
+                        request.after.CopyFrom(message.progress)
+            if not resumes:
+                return
+        except Unavailable:
+            if not (begun and resumes):
+                raise
+        if monotonic() - begun < BRIEF_S:
+            await client.pause(random.uniform(0.5, 1.0) * BRIEF_S)
+
+
+async def pieces(
+    first: Any, rest: AsyncGenerator[Any, None], media: str
+) -> AsyncGenerator[bytes, None]:
+    """The body of the answer: what was sent first, the rest, and a word where nothing comes."""
+    write = as_events if media == EVENTS else as_line
+    if media == EVENTS:
+        yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
+    yield write(first)
+    # The next one is waited for as a task, since a wait that is cut off would end the stream.
+    coming: asyncio.Task[Any] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(rest))
+            await asyncio.wait({coming}, timeout=SILENCE_S)
+            if not coming.done():
+                if media == EVENTS:
+                    yield b": nothing happened\n\n"
+                continue
+            message, coming = coming.result(), None
+            if piece := write(message):
+                yield piece
+    except StopAsyncIteration:
+        return
+    except RaftschedError as error:
+        # The status is sent, so the body has to tell.
+        yield failed(error, media)
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait({coming})
+
+
+def as_line(message: Message) -> bytes:
+    return msgspec.json.encode(MessageToDict(message)) + b"\n"
+
+
+def as_events(message: Any) -> bytes:
+    """Each event by itself, then how far everything was looked at."""
+    return b"".join(_blocks(message))
+
+
+def _blocks(message: Any) -> Iterator[bytes]:
+    for event in getattr(message, "events", ()):
+        data = msgspec.json.encode(MessageToDict(event)).decode()
+        yield f"id: {_place(event.revision)}\ndata: {data}\n\n".encode()
+    if message.HasField("progress"):
+        # Without data it is no event, but a browser keeps the id.
+        yield f"id: {_place(message.progress)}\n\n".encode()
+
+
+def _place(place: Any) -> str:
+    return f"{place.change}.{place.position}"
+
+
+def failed(error: RaftschedError, media: str) -> bytes:
+    body = of_error(error).body(media).strip()
+    return b"event: error\ndata: " + body + b"\n\n" if media == EVENTS else body + b"\n"

@@ -1,0 +1,136 @@
+"""From path, query and body to the request of a call; all wrong fields are refused at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from google.protobuf.message import Message
+
+from .fields import Reader, names
+from .problems import Refused, field_faults
+from .routes import Binding
+
+QUERY_FIELDS_MAX = 200
+# The body of these holds a job, below which the contract counts the paths of its faults.
+JOB = "job"
+
+
+def parse_body(body: bytes) -> object:
+    """What JSON holds, None for nothing; refused if it is none, or an object names a key twice."""
+    if not body:
+        return None
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start + 1} is no UTF-8"
+    except json.JSONDecodeError as error:
+        why = f"line {error.lineno}, column {error.colno}: {error.msg}"
+    except RecursionError:
+        why = "it is nested too deep"
+    except ValueError as error:
+        # Of the two above and of numbers with thousands of digits.
+        why = str(error)[:200]
+    raise Refused(
+        "REQUEST_MALFORMED", f"the body is no JSON: {why}; mend it, for example with jq",
+        {"detail": why},
+    )  # fmt: skip
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"an object has the key {twice!r} twice")
+    return found
+
+
+def _constant(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def parse_query(query: str) -> dict[str, list[str]]:
+    """The texts of a query, by field; refused if they are none."""
+    found = dict[str, list[str]]()
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
+        )
+    except ValueError:
+        raise Refused(
+            "REQUEST_MALFORMED",
+            f"the query has over {QUERY_FIELDS_MAX} fields or is no UTF-8; send less, or a body",
+            {"detail": "query"},
+        ) from None
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def request_of(
+    binding: Binding, in_path: Sequence[str], query: Mapping[str, list[str]], body: object
+) -> Message:
+    """The request that is meant; Refused with every wrong field."""
+    values = dict(zip(binding.variables, in_path, strict=True))
+    request, reader = binding.call.request(), Reader()
+    if body is not None:
+        _fill_body(request, binding.body, body, reader)
+    for name, texts in query.items():
+        there = _own_name(request, name)
+        if there in values:
+            reader.note(there, "it stands in the path; take it out of the query")
+        elif binding.body not in ("", "*") and there.split(".")[0] == binding.body:
+            reader.note(there, "it stands in the body; take it out of the query")
+        elif body is not None and binding.body == "*" and _is_set(request, there):
+            reader.note(there, "it stands in the body and in the query; keep one of them")
+        else:
+            reader.put_text(request, name, texts, there)
+    for name, text in values.items():
+        _fill_path(request, name, text, reader)
+    if reader.faults:
+        raise field_faults(reader.faults)
+    return request
+
+
+def _fill_body(request: Message, place: str, body: object, reader: Reader) -> None:
+    if not place:
+        reader.note("", "this call takes no body; send its fields in the query")
+    elif place == "*":
+        reader.fill(request, body)
+    else:
+        inner = getattr(request, place)
+        inner.SetInParent()
+        reader.fill(inner, body, "" if place == JOB else place)
+
+
+def _fill_path(request: Message, name: str, text: str, reader: Reader) -> None:
+    held: Any = request
+    *outer, last = name.split(".")
+    for part in outer:
+        held = getattr(held, part)
+    given = getattr(held, last)
+    if given and given != text:
+        path = name.removeprefix(f"{JOB}.")
+        reader.note(path, f"it is {given!r} in the body and {text!r} in the path; keep one")
+        return
+    setattr(held, last, text)
+
+
+def _own_name(request: Message, name: str) -> str:
+    """A path as the contract writes it; as it was given, from the first field that is unknown."""
+    kind: Any = request.DESCRIPTOR
+    parts = name.split(".")
+    for number, part in enumerate(parts):
+        field = names(kind).get(part) if kind is not None else None
+        if field is None:
+            break
+        parts[number], kind = field.name, field.message_type
+    return ".".join(parts)
+
+
+def _is_set(request: Any, path: str) -> bool:
+    """Whether the first field of a path has another value than by default."""
+    first = path.split(".")[0]
+    return any(field.name == first for field, _ in request.ListFields())
