@@ -7,7 +7,7 @@ each a full period before it calls anybody dead.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Refused, Rejection
+from ...statemachine.model import keys
 from ...statemachine.model.request import (
     Grant,
     Lapse,
@@ -31,6 +32,7 @@ from .pending import PendingRequest
 from .refusals import backlog_full, session_lost
 
 SESSIONS_MAX = 20_000
+SESSIONS_OF_ONE = 10_000  # Of the workers of one tenant, so that those of others find room.
 CREDITS_MAX = 10_000
 WAITING_MAX = 20_000  # Words of one worker that wait for a change: more than it can hold leases.
 WORDS = 1_000  # Of one worker in a part of a change.
@@ -221,6 +223,8 @@ class Sessions:
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, Session] = {}
+        # How many there are of each tenant.
+        self._by_owner = Counter[str]()
         # The one that was silent for longest is first.
         self._heard: OrderedDict[Session, None] = OrderedDict()
         # Those that have said something that waits for a change.
@@ -251,12 +255,11 @@ class Sessions:
         session = self.by_worker.get(hello.worker)
         now_ms = self.clock_ms()
         if session is None:
-            if len(self.by_worker) >= SESSIONS_MAX:
-                raise backlog_full(f"{SESSIONS_MAX} workers are connected already")
+            self._need_room(keys.owner_of(hello.worker))
             session = Session(
                 self, hello.worker, hello, sink, kind_of_worker(hello), self.wall_ms(), now_ms
             )
-            self.by_worker[hello.worker] = session
+            self._add(session)
         else:
             if session.lapsing:
                 raise Refused(session_lost(hello.worker, SILENCE))
@@ -414,7 +417,7 @@ class Sessions:
                 self, worker, hello, NULL_SINK, kind_of_worker(hello), self.wall_ms(),
                 self.clock_ms(), unmet=True,
             )  # fmt: skip
-            self.by_worker[worker] = session
+            self._add(session)
             self.heard(session, from_ms)
 
     def dismiss(self, leader: str, reason: str) -> None:
@@ -422,6 +425,7 @@ class Sessions:
         for session in self.by_worker.values():
             session.sink.redirect(leader, reason)
         self.by_worker.clear()
+        self._by_owner.clear()
         self._heard.clear()
         self._speaking.clear()
         self._greeting.clear()
@@ -446,6 +450,23 @@ class Sessions:
             for session in self.by_worker.values()
             if session.sink is not NULL_SINK
         ]
+
+    def _need_room(self, owner: str) -> None:
+        if len(self.by_worker) >= SESSIONS_MAX:
+            raise backlog_full(f"{SESSIONS_MAX} workers are connected already")
+        if owner and self._by_owner[owner] >= SESSIONS_OF_ONE:
+            raise backlog_full(f"{SESSIONS_OF_ONE} workers of {owner} are connected already")
+
+    def _add(self, session: Session) -> None:
+        self.by_worker[session.worker] = session
+        self._by_owner[keys.owner_of(session.worker)] += 1
+
+    def _remove(self, session: Session) -> None:
+        del self.by_worker[session.worker]
+        owner = keys.owner_of(session.worker)
+        self._by_owner[owner] -= 1
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
 
     def _choose(self, kind: WorkerKind, line: deque[Session], most: int) -> list[Session]:
         """Some sessions of a line, first come first served; who has no credits leaves it."""
@@ -498,7 +519,7 @@ class Sessions:
                 self._lapsing.append(session)
                 self.wake()
             else:
-                del self.by_worker[session.worker]
+                self._remove(session)
                 session.sink.lost(session_lost(session.worker, SILENCE))
 
         def unknown() -> None:

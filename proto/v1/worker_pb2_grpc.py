@@ -204,7 +204,7 @@ class WorkerServiceServicer(object):
         frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
         long: say hello again; or another stream took the session over), DRAINING (the node stops or is
         drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-        there).
+        there, or 10,000 under access tokens for the same namespace).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

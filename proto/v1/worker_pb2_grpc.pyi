@@ -94,7 +94,7 @@ class WorkerServiceStub:
     frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
     long: say hello again; or another stream took the session over), DRAINING (the node stops or is
     drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-    there).
+    there, or 10,000 under access tokens for the same namespace).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -201,7 +201,7 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
     long: say hello again; or another stream took the session over), DRAINING (the node stops or is
     drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-    there).
+    there, or 10,000 under access tokens for the same namespace).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -311,7 +311,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
         long: say hello again; or another stream took the session over), DRAINING (the node stops or is
         drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-        there).
+        there, or 10,000 under access tokens for the same namespace).
         """
 
     @_abc_1.abstractmethod

@@ -358,6 +358,11 @@ def worker_of(owner: str, worker: str) -> str:
     return f"{owner}/{worker}"
 
 
+def owner_of(name: str) -> str:
+    """The namespace that a worker's token is for; "" for all, or where there is no token."""
+    return name.rpartition("/")[0]
+
+
 def worker_id(name: str) -> str:
     """As it calls itself, and as people see it."""
     return name.rpartition("/")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftsched.cluster.node import worker_sessions
 from raftsched.cluster.node.hello import HELD_MAX
 from raftsched.cluster.node.leader_loop import AGAIN_MS
 from raftsched.cluster.node.worker_sessions import Session
@@ -178,3 +179,34 @@ def test_a_run_id_in_a_hello_is_no_longer_than_one_may_be(bench: Bench) -> None:
         bench.sessions.open(said, Ear(), stream=True)
     assert "has 201 characters" in refused.value.rejection.message
     assert bench.sessions.by_worker == {}
+
+
+def test_a_tenant_leaves_room_for_the_workers_of_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids cost nothing, and a session stands for three periods after its only word."""
+    monkeypatch.setattr(worker_sessions, "SESSIONS_MAX", 6)
+    monkeypatch.setattr(worker_sessions, "SESSIONS_OF_ONE", 3)
+
+    def come(*workers: str) -> None:
+        for worker in workers:
+            bench.sessions.open(worker_pb2.WorkerHello(worker=worker), Ear(), stream=True)
+
+    for _ in range(2):
+        come("red/w1", "red/w2", "red/w3")
+        # Who is there is no further one.
+        come("red/w1")
+        with pytest.raises(Refused, match="3 workers of red are connected already"):
+            come("red/w4")
+        come("blue/w1", "/w1", "w1")
+        with pytest.raises(Refused, match="6 workers are connected already"):
+            come("blue/w2")
+        bench.now_ms += bench.sessions.lapse_ms + 1
+        bench.run()
+        assert bench.sessions.by_worker == {}
+    # A new leader knows some by their leases, and counts them too.
+    bench.sessions.takeover(["red/w1", "red/w2", "red/w3"])
+    with pytest.raises(Refused, match="3 workers of red"):
+        come("red/w4")
+    bench.sessions.dismiss("", "over")
+    come("red/w4")
