@@ -56,10 +56,15 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
     answer = upsert(session, jobs, progress)
     by_name = session.out.format == "name"
     session.out.items([one for one in answer.results if _changed(one) or not by_name], answer)
+    warned = Warned()
+    if session.out.is_table:
+        for one in answer.results:
+            warned.add(one)
     for name in surplus:
         request = session.write(m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name))
         session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
         session.say(f"Job {name} deleted.")
+    warned.show()
     session.say(f"{progress.tally}" + (f", {len(surplus)} deleted" if prune else ""))
     fail_if_refused(session, progress.tally)
 
@@ -118,11 +123,11 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
     if progress.done:
         echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
     total = count_jobs(path)
-    refused = Refused()
+    refused, warned = Refused(), Warned()
     try:
         with bar("Importing", total, progress.done) as step:
             results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
-            report(session, stepped(results, step), refused)
+            report(session, stepped(results, step), refused, warned)
     except (Trouble, KeyboardInterrupt) as stopped:
         again = f"the same command again: it goes on after {progress.done:,} jobs"
         if progress.path and progress.done:
@@ -133,6 +138,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
         raise
     finally:
         # The bar has left the line by now.
+        warned.show()
         refused.show()
     progress.forget()
     session.say(f"{progress.tally}.")
@@ -271,7 +277,7 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-REFUSED_SHOWN = 10  # Of an import, for people.
+SHOWN = 10  # Lines about jobs of an import, for people.
 # Less than this is done before a bar could be read.
 BAR_FROM = 50
 
@@ -323,7 +329,7 @@ class Refused:
 
     def add(self, result: job_pb2.ImportResult) -> None:
         self.reasons[result.reason] += 1
-        if len(self.first) < REFUSED_SHOWN:
+        if len(self.first) < SHOWN:
             self.first.append(f"refused {result.job}: {result.reason}: {result.message}")
 
     def show(self) -> None:
@@ -335,11 +341,34 @@ class Refused:
             tell(f"and {others:,} others ({counts} in all); -o jsonl prints each")
 
 
-def report(session: Session, results: Iterator[job_pb2.ImportResult], seen: Refused) -> None:
-    """Note for people what was refused, and tell programs all of it."""
+class Warned:
+    """What may not mean what it seems to in the jobs of an import: the first lines of it."""
+
+    def __init__(self) -> None:
+        self.first: list[str] = []
+        self.others = 0
+
+    def add(self, result: job_pb2.ImportResult) -> None:
+        lines = [f"Note on {result.job}: {warning}" for warning in result.warnings]
+        room = SHOWN - len(self.first)
+        self.first += lines[:room]
+        self.others += len(lines[room:])
+
+    def show(self) -> None:
+        for line in self.first:
+            tell(line)
+        if self.others:
+            tell(f"and {many(self.others, 'other note')}; -o jsonl prints each")
+
+
+def report(
+    session: Session, results: Iterator[job_pb2.ImportResult], seen: Refused, warned: Warned
+) -> None:
+    """Note for people what was refused or has warnings, and tell programs all of it."""
     refused = m.job_pb2.ImportResult.VERDICT_REFUSED
     if session.out.is_table:
         for result in results:
+            warned.add(result)
             if result.verdict == refused:
                 seen.add(result)
     elif session.out.format == "name":

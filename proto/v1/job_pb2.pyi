@@ -1086,7 +1086,7 @@ class JobStatus(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What may not mean what it seems to, for people: "59/15 in the minutes means minute 59 only", or
         "4,000 jobs are due in the same second at 09:00:00; give it a jitter". Sent by CreateJob,
-        UpdateJob and GetJobStatus.
+        UpdateJob and GetJobStatus, and in the results of ImportJobs.
         """
 
     @_builtins.property
@@ -2058,6 +2058,7 @@ class ImportResult(_message.Message):
     FIELD_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     CHANGED_PATHS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Its name."""
     verdict: Global___ImportResult.Verdict.ValueType
@@ -2072,6 +2073,10 @@ class ImportResult(_message.Message):
     def changed_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For UPDATED: the paths that differ from what was there, such as "spec.priority"; at most 32."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """For CREATED and UPDATED: as in JobStatus, with what an update gives up; at most 8."""
+
     def __init__(
         self,
         *,
@@ -2081,10 +2086,11 @@ class ImportResult(_message.Message):
         field: _builtins.str = ...,
         message: _builtins.str = ...,
         changed_paths: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_paths", b"changed_paths", "field", b"field", "job", b"job", "message", b"message", "reason", b"reason", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_paths", b"changed_paths", "field", b"field", "job", b"job", "message", b"message", "reason", b"reason", "verdict", b"verdict", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -20,12 +20,13 @@ from ..core import limits, masks
 from ..core.rejection import Fault, Reason, Refused
 from ..flows import graph
 from ..model import keys, validate
+from ..model.entities import Job, job_with
 from ..model.layer import Layer
 from ..model.record import JobRecord
 from ..model.request import Imported, ImportSome
 from ..model.view import View
 from ..tenants import audit_log, idempotency, namespaces
-from . import jobs
+from . import job_warnings, jobs
 
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
@@ -189,15 +190,32 @@ def _take_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result:
                     result.verdict = Result.VERDICT_UNCHANGED
                     return False
                 changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
-                jobs.replace_spec(view, view.job(jid), wanted)
+                job = view.job(jid)
+                notes = jobs.replace_spec(view, job, wanted)
                 result.verdict = Result.VERDICT_UPDATED
                 result.changed_paths.extend(changed)
+                found = [*notes, *job_warnings.warnings(view, job)]
+                result.warnings.extend(found[: limits.IMPORT_WARNINGS])
                 return True
-        jobs.add(view, wanted, actor)
+        made = job_with(*jobs.add(view, wanted, actor))
         result.verdict = Result.VERDICT_CREATED
+        result.warnings.extend(_of_new(view, made))
         return True
     except Refused as refused:
         no = refused.rejection
         result.verdict, result.reason = Result.VERDICT_REFUSED, no.word
         result.field, result.message = no.values.get("field", ""), no.message
         return False
+
+
+def _of_new(view: View, job: Job) -> list[str]:
+    """The warnings of a new job, found once for those that have all but the name in common."""
+    definition = job.definition
+    place = keys.namespace_of(job.jid), definition.template, definition.schedules
+    batch = view.job_batches.get(place)
+    if batch is not None and batch.warnings is not None:
+        return batch.warnings
+    found = job_warnings.warnings(view, job)[: limits.IMPORT_WARNINGS]
+    if batch is not None and not definition.template.spec.concurrency.key:
+        batch.warnings = found
+    return found

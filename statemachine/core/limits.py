@@ -40,6 +40,7 @@ ACCESS_TOKENS = 10_000
 ALERT_WORKERS = 10_000
 IMPORT_JOBS = 1_000
 IMPORT_PATHS = 32
+IMPORT_WARNINGS = 8  # Of one job.
 IMPORT_BYTES = 3 * 1024 * 1024  # A gRPC message is at most 4 MiB.
 BACKFILL_RUNS = 10_000
 AUDIT_TIMES = 10_000  # Scheduled times, or runs, that one audit looks at.

@@ -170,6 +170,8 @@ class JobBatch:
     # Where each of them stands at first, which nobody may change; and its bytes.
     state: StateRecord
     encoded: bytes
+    # What an import warns of; None: it was not looked for, or each has its own.
+    warnings: list[str] | None = None
 
 
 class View:

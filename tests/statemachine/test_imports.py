@@ -8,9 +8,11 @@ from typing import cast
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2
+from raftsched.proto.v1 import job_pb2, schedule_pb2
 from raftsched.statemachine.calls import imports
+from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.flows import graph
@@ -21,7 +23,7 @@ from raftsched.statemachine.model.record import JobRecord, parse
 from raftsched.statemachine.model.request import Imported
 from raftsched.statemachine.model.view import View
 
-from .driver import START_MS, Machine, job_of
+from .driver import MINUTE_MS, START_MS, Machine, job_of
 
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
@@ -163,3 +165,34 @@ def test_a_circle_is_found_when_an_upstream_is_added(machine: Machine) -> None:
     # What a job waits for already closes none, and is not walked again.
     machine.do(job_pb2.UpdateJobRequest(job=job_of("job-5", after=["job-4"], owner="me")))
     assert next(machine.store.scan(keys.EDGE, keys.after(keys.EDGE)), None) is not None
+
+
+def test_an_import_warns_as_the_calls_for_one_job_do(machine: Machine) -> None:
+    odd = job_of("odd", cron="59/15 * * * *")
+    [alone] = machine.ask(job_pb2.CreateJobRequest(job=odd), job_pb2.Job).status.warnings
+    mode = Import.MODE_UPSERT
+    jobs = [job_of("other", cron="59/15 * * * *"), job_of("odd", cron="58/15 * * * *"),
+            job_of("plain", cron="0 * * * *")]  # fmt: skip
+
+    answer = machine.ask(Import(jobs=jobs, mode=mode), job_pb2.ImportJobsResponse)
+
+    assert [len(result.warnings) for result in answer.results] == [1, 1, 0]
+    assert answer.results[0].warnings[0] == alone
+    again = machine.ask(Import(jobs=jobs, mode=mode), job_pb2.ImportJobsResponse)
+    assert not any(result.warnings for result in again.results)
+
+
+def test_an_import_says_what_an_update_gives_up_and_not_too_much(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    for number in range(limits.IMPORT_WARNINGS + 2):
+        skip = schedule_pb2.OccurrenceEdit(
+            kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
+            scheduled_time=timestamp(START_MS + (number + 1) * MINUTE_MS),
+        )
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=skip))
+    new = Import(jobs=[job_of("a", cron="30 9 * * *")], mode=Import.MODE_UPSERT)
+
+    [result] = machine.ask(new, job_pb2.ImportJobsResponse).results
+
+    assert len(result.warnings) == limits.IMPORT_WARNINGS
+    assert all("which was to be skipped" in warning for warning in result.warnings)

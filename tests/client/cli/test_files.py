@@ -446,6 +446,22 @@ def test_an_import_leaves_what_is_there_unless_told_to_update_it(cli: Cli, tmp_p
     assert second.stderr == "0 created, 1 updated, 2 unchanged, 0 refused.\n"
 
 
+def test_an_import_prints_the_first_warnings(cli: Cli, tmp_path: Path) -> None:
+    odd = "".join(
+        json.dumps({"name": f"job-{number}", "spec": {
+            "action": {"handler": "h"}, "schedules": [{"cron": {"expression": "59/15 * * * *"}}],
+        }}) + "\n"
+        for number in range(12)
+    )  # fmt: skip
+    path = write(tmp_path, "a.jsonl", odd)
+
+    first = cli.ok("job", "import", path)
+    shown = first.stderr.splitlines()
+
+    assert [line.split(":")[0] for line in shown[:10]] == [f"Note on job-{n}" for n in range(10)]
+    assert shown[10] == "and 2 other notes; -o jsonl prints each"
+
+
 def test_an_import_that_stopped_goes_on_from_there(
     cli: Cli, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
