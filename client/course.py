@@ -20,6 +20,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..proto.contract import Method, Next, Repeat
+from .backoff import backoff
 from .endpoints import Endpoints
 from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Unavailable
 from .refusals import TRY_ELSEWHERE, Failure
@@ -27,7 +28,7 @@ from .refusals import TRY_ELSEWHERE, Failure
 logger = logging.getLogger("raftsched.client")
 # The first try may last this long, each further one twice as long, so that a hung node costs
 # seconds, and a slow answer still arrives.
-TRY_FIRST_S = 2.0
+TRY_FIRST_S, TRY_MOST_S = 2.0, 2_048.0
 # The first wait between two tries, twice as long each time.
 BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
@@ -93,7 +94,7 @@ class Course:
         self._hinted = ""
         left = max(self._deadline - now, 0.001)
         if self._retry and not self.method.slow and not self._pinned:
-            most = TRY_FIRST_S * 2 ** min(len(self._tried), 10) + asked_wait(self.request)
+            most = backoff(len(self._tried) + 1, TRY_FIRST_S, TRY_MOST_S) + asked_wait(self.request)
             left = min(left, most)
         self._tried.append(address)
         return Try(address, left)
@@ -169,7 +170,7 @@ class Course:
                 self._hinted = leader
                 return 0.0
         self._waits += 1
-        step: float = min(BACKOFF_CAP_S, BACKOFF_FIRST_S * 2 ** min(self._waits - 1, 10))
+        step = backoff(self._waits, BACKOFF_FIRST_S, BACKOFF_CAP_S)
         # Those who were told the same time must not come back at the same instant.
         asked = (failure.retry_after or 0.0) * random.uniform(1.0, 1.25)
         return max(asked, random.uniform(0.5, 1.0) * step)

@@ -8,6 +8,8 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
+from .backoff import backoff
+
 logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 7400
@@ -124,7 +126,7 @@ class Endpoints:
         """A node could not be reached, fell silent or broke off."""
         with self._lock:
             count = self._suspects.get(address, (0, 0.0))[0] + 1
-            rest = min(SUSPECT_CAP_S, SUSPECT_FIRST_S * 2 ** min(count - 1, 10))
+            rest = backoff(count, SUSPECT_FIRST_S, SUSPECT_CAP_S)
             self._suspects[address] = (count, now + rest)
             if address == self.leader:
                 self.leader = ""

@@ -13,6 +13,7 @@ import grpc.aio
 
 from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
+from .backoff import backoff
 from .links import failure_of
 from .refusals import Failure
 from .runner import Runner
@@ -55,8 +56,8 @@ class Pauses:
         """After a stream that was welcome for so long; 0 if it never was."""
         if lived_s >= LIVED_S:
             self.failures = 0
-        wait = min(WAIT_MAX_S, WAIT_FIRST_S * WAIT_GROWTH ** min(self.failures, 20))
         self.failures += 1
+        wait = backoff(self.failures, WAIT_FIRST_S, WAIT_MAX_S, WAIT_GROWTH)
         return wait * self._chance.uniform(0.5, 1.5)
 
 

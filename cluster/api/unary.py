@@ -23,6 +23,7 @@ from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import validate
 from ...statemachine.model.hiding import hide
 from ..node import refusals
+from ..node.backoff import backoff
 from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
 from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, CallerShares
@@ -174,7 +175,7 @@ class Calls:
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
-        give_up, wait = 0.0, WAIT_FIRST_S
+        give_up, waits = 0.0, backoff(WAIT_FIRST_S, PATIENCE_S)
         while True:
             asked_at = self.leadership.clock()
             passed = await self._try(call, data, bound=bound)
@@ -185,12 +186,12 @@ class Calls:
                 give_up = min(asked_at + PATIENCE_S, now + call.timeout())
             if method.harmless and now - asked_at > PATIENCE_S:
                 # It waited at a leader that was lost: patience begins anew with that.
-                give_up, wait = now + min(PATIENCE_S, call.timeout()), WAIT_FIRST_S
+                give_up = now + min(PATIENCE_S, call.timeout())
+                waits = backoff(WAIT_FIRST_S, PATIENCE_S)
             left = give_up - now
             if left <= 0:
                 raise node.too_late(call.seconds) if call.over else node.nobody_leads()
-            await self.leadership.changed(min(wait, left))
-            wait *= 2
+            await self.leadership.changed(min(next(waits), left))
 
     async def _try(self, call: Call, data: bytes, *, bound: bool) -> ForwardedAnswer | None:
         """Answer here or at the leader; None when nothing was done, since nobody leads."""

@@ -25,6 +25,7 @@ from ...statemachine.core.instants import set_ms
 from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
 from ..node import refusals
+from ..node.backoff import backoff
 from ..node.worker_sessions import CREDITS_MAX, Session, Sessions, Words
 from . import body, places
 from .call import Call, Context
@@ -270,13 +271,12 @@ class WorkStream:
     async def _until_heard(self) -> None:
         """Read no more of a worker as long as what it said waits for a change, or it does not read
         the answers, beyond a bound. gRPC then holds it back, and nothing is lost."""
-        wait_s = HEARD_FIRST_S
+        waits = backoff(HEARD_FIRST_S, HEARD_MOST_S)
         while (self.said.is_much(self) or self._owes_much()) and not self.ended.done():
             if self.session is not None:
                 # It would be heard if it were read.
                 self.session.hear()
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, HEARD_MOST_S)
+            await asyncio.sleep(next(waits))
 
     def _owes_much(self) -> bool:
         """Whether more waits to be sent than what one frame takes."""

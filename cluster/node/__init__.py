@@ -3,6 +3,7 @@
 Others may use:
 
 * applier: the copy of the state: what consensus applies, checkpoints and restores.
+* backoff: how long to wait between tries.
 * backup: a state as an archive, and an archive as a state.
 * bootstrap_token: the secret that makes the first access token.
 * build: which sources, zones and libraries this process runs on.

@@ -26,6 +26,7 @@ from ...statemachine.model import keys
 from ...statemachine.model.hiding import host_only
 from ...statemachine.model.record import AlertRecord, parse
 from ...statemachine.model.request import Called
+from ..node.backoff import backoff
 from ..node.node import Node
 
 says = structlog.get_logger("raftsched.cluster.ops.webhooks")
@@ -99,7 +100,7 @@ class Webhooks:
 
     async def _tell(self, key: bytes) -> None:
         """Try until it has heard, it is too late, or somebody else leads."""
-        wait_s = RETRY_FIRST_S
+        waits = backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while self.node.leads:
             record = self._read(key)
             if record is None or not waits_for_webhook(record):
@@ -110,8 +111,7 @@ class Webhooks:
                     says.error("webhook given up", alert=record.settings.name)
                 await self._note(Called(key, record.changed_in))
                 return
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, RETRY_MOST_S)
+            await asyncio.sleep(next(waits))
 
     def _read(self, key: bytes) -> AlertRecord | None:
         value = self.node.replica.store.get(key)
@@ -169,14 +169,14 @@ class Webhooks:
         if kind == CLEARED:
             event.message = f"{self.node.name} hears from {self.node.leader_name}"
         set_ms(event.time, self.node.clock.now_ms())
-        wait_s, until = RETRY_FIRST_S, self.node.clock.now_ms() + GIVE_UP_MS
+        waits = backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        until = self.node.clock.now_ms() + GIVE_UP_MS
         while bool(self.node.leader_name) == (kind == CLEARED):
             if await self._call(record, event, 0) or self.node.clock.now_ms() > until:
                 if kind == RAISED:
                     self._told_alone[key] = record
                 return
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, RETRY_MOST_S)
+            await asyncio.sleep(next(waits))
 
 
 def _event(record: AlertRecord) -> event_pb2.Event:

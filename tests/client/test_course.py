@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
+from raftsched.client.backoff import backoff
 from raftsched.client.course import BACKOFF_CAP_S, HINTS_MAX, TRY_FIRST_S, Course
 from raftsched.client.endpoints import LEARNED_MAX, SUSPECT_CAP_S, SUSPECT_FIRST_S, Endpoints, parse
 from raftsched.client.errors import (
@@ -448,3 +449,11 @@ def test_a_limit_that_makes_a_call_wait_is_told_once(caplog: pytest.LogCaptureFi
         one.failed(refusal("NODE_LIMIT", "RESOURCE_EXHAUSTED", retry_after=1.0), 1.0)
     [told] = caplog.records
     assert "waits, for up to 29 s: no" in told.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("failures", "growth", "wanted"),
+    [(1, 2.0, 0.5), (3, 2.0, 2.0), (3, 1.5, 1.125), (9**9, 2.0, 5)],
+)
+def test_waits_grow_up_to_the_longest(failures: int, growth: float, wanted: float) -> None:
+    assert backoff(failures, 0.5, 5.0, growth) == wanted
