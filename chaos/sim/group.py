@@ -99,7 +99,7 @@ class Group:
 
     def hand_over(self, node: Node, to: str, message: Message) -> None:
         """Deliver a message, unless it is meant for a disk that is gone."""
-        there, meant_for = self.nodes[to].core, node.core.disk_of(to)
+        there, meant_for = self.nodes[to].core, node.core.replication.disk_of(to)
         if meant_for in (0, there.incarnation) or isinstance(message, Introduce):
             there.receive(node.name, node.core.incarnation, message, self.now)
 

@@ -66,7 +66,7 @@ class A1Truncates(Follower):
 
     def store(self, message: Append) -> int:
         if message.prev < self.journal.last_index and message.prev >= self.node.commit:
-            self.journal._void_from(message.prev + 1)
+            self.journal._truncate(message.prev + 1)
         return super().store(message)
 
     def on_append(self, peer: str, message: Append, now: float) -> None:
@@ -220,7 +220,7 @@ class A9GoesOnAfterLosingApplied(Follower):
 
     def store(self, message: Append) -> int:
         if message.prev < self.journal.last_index:
-            self.journal._void_from(max(message.prev, self.journal.base_index) + 1)
+            self.journal._truncate(max(message.prev, self.journal.base_index) + 1)
         verified = super().store(message)
         self.node.commit = min(self.node.commit, self.journal.last_index)
         return verified

@@ -223,7 +223,7 @@ class SimNode:
     def flush(self, core: Raft) -> None:
         for to, message in self.cluster.kit.release(core):
             self.cluster.checker.sent(self.name, core.incarnation, to, message)
-            meant_for = 0 if isinstance(message, Introduce) else core.disk_of(to)
+            meant_for = 0 if isinstance(message, Introduce) else core.replication.disk_of(to)
             frame = encode(message, core.incarnation)
             self.cluster.links.send(self.name, to, (frame, meant_for))
 

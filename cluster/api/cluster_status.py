@@ -265,7 +265,7 @@ class StatusView:
             why = f": {name} {refused}" if refused else ""
             yield f"{name} is not reachable from {shown.node}{why}."
             core = self.node.driver.core
-            if name in core.connected and not core.is_member(name):
+            if name in core.connected and not core.members.is_member(name):
                 yield (
                     f"The folder of {name} was taken for lost, and another one has its place; stop "
                     "it, empty this folder or put back the other one, start it again."

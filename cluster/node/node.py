@@ -34,7 +34,8 @@ from ...statemachine.reads import reads
 from ...statemachine.tenants import access
 from ..raft import faults, segment
 from ..raft.disk import RealDisk
-from ..raft.driver import Driver, Place, disk_failed
+from ..raft.disk_errors import disk_failed
+from ..raft.driver import Driver, Place
 from ..raft.journal import JournalLimits
 from ..raft.manifest import folder_of
 from ..raft.port import Settings, Status

@@ -9,7 +9,8 @@ import ssl
 import struct
 from collections.abc import Mapping
 
-from ..raft.transport import HELLO_MAX, split
+from ..raft.link import HELLO_MAX
+from ..raft.transport import split
 
 SECONDS = 1.0
 _LENGTH = struct.Struct("<I")

@@ -4,11 +4,14 @@ Others may use:
 
 * adapter: the roles of a node, as PySyncObj names them.
 * bench: how fast agreement is, three processes on loopback.
+* bench_node: one of these processes.
 * disk: the files that consensus writes.
+* disk_errors: what an error of the operating system means for a node.
 * driver: a node's consensus on one asyncio loop.
 * faults: what ends a node, and what only refuses a call.
 * force_new_cluster: how one disk becomes a cluster of its own.
 * journal: the log on disk, with term and vote.
+* link: one connection with another node.
 * manifest: what a snapshot holds.
 * membership: who may belong to a cluster, and how that is written down.
 * message: what nodes send to each other, and its bytes.

@@ -15,21 +15,20 @@ damage, and the node refuses to start.
 
 from __future__ import annotations
 
-import bisect
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from . import segment
 from .disk import Disk
-from .faults import Damaged, Unsupported, require
+from .faults import Damaged, require
+from .journal_recovery import Recovered
+from .log_index import EntryCache
 from .record import (
     COMMAND,
     CONFIG,
-    ENTRY_KINDS,
     HEADER_BYTES,
     IDENTITY,
     NOOP,
@@ -38,7 +37,6 @@ from .record import (
     VOTE,
     Entry,
     Header,
-    Record,
     decode,
     encode,
     seal_payload,
@@ -48,7 +46,6 @@ __all__ = ["COMMAND", "CONFIG", "NOOP", "Batch", "Entry", "Journal", "JournalLim
 
 Op = Callable[[], None]
 FOLDER = "journal"
-CACHED = 256  # What an entry costs in memory besides its data.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,53 +74,34 @@ class Batch:
             op()
 
 
-@dataclass(slots=True)
-class Run:
-    """Consecutive entries in one segment: where each starts."""
-
-    number: int
-    first: int
-    offsets: array[int] = field(default_factory=lambda: array("I"))
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.offsets) - 1
-
-
 class Journal:
     """See the head of this file. Not for threads: only a Batch may leave the loop."""
 
     def __init__(self, disk: Disk, limits: JournalLimits, journal_id: str) -> None:
-        self.disk = disk
-        self.limits = limits
-        self.journal_id = journal_id  # 16 hex digits; those on disk win over these.
-        self.term = 0
-        self.vote: str | None = None
-        self.identity: dict[str, Any] = {}
-        self.configs: list[tuple[int, str]] = []
-        self.base_index = self.base_term = 0
-        self.last_index = self.last_term = 0
+        self.disk, self.limits = disk, limits
+        disk.make_folder(FOLDER)
+        disk.lock("lock")
+        found = Recovered(disk, FOLDER, journal_id)
+        self.journal_id = found.journal_id  # 16 hex digits; those on disk win over these.
+        self.term, self.vote, self.identity = found.term, found.vote, found.identity
+        self.configs: list[tuple[int, str]] = found.configs
+        self.base_index, self.base_term = found.base_index, found.base_term
+        self.last_index, self.last_term = found.last_index, found.last_term
         self.end = self.synced = 0  # In bytes ever appended.
         self.spoken_for = 0  # Where the last vote or identity ended,
         self.spoken_index = 0  # and the last entry before it.
         self.synced_index = 0
         self._unsynced: deque[tuple[int, int]] = deque()
-        self._runs: list[Run] = []
-        self._terms: list[tuple[int, int]] = []  # (first index, term), rising
-        self._segments: list[int] = []
-        self._number = 0
-        self._offset = self._start = 0
-        self._crc = 0
-        self._cache: dict[int, Entry] = {}
-        self._cache_first, self._cache_bytes = 1, 0
-        self._ops: list[Op] = []
+        self._index, self._cache = found.index, EntryCache()
+        self._segments, self._number = found.segments, found.number
+        self._offset = self._start = found.offset
+        self._crc = found.crc
+        self._ops: list[Op] = found.ops
         self._chunks: list[bytes] = []
         self._removals: list[Op] = []
         self._sealed = True
         self._in_flight = False
-        disk.make_folder(FOLDER)
-        disk.lock("lock")
-        self._recover()
+        self._begin_life()
 
     # What is asked of it.
 
@@ -137,22 +115,22 @@ class Journal:
         if index == self.base_index:
             return self.base_term
         require(self.base_index < index <= self.last_index, f"no entry {index} in the journal")
-        return self._terms[bisect.bisect_right(self._terms, (index, 1 << 62)) - 1][1]
+        return self._index.term_at(index)
 
     def first_of_term(self, index: int) -> int:
         """Return the first index that has the same term as `index` without a gap."""
-        at = bisect.bisect_right(self._terms, (index, 1 << 62)) - 1
-        return max(self._terms[at][0], self.base_index + 1)
+        return max(self._index.first_of_term(index), self.base_index + 1)
 
     def entries(self, first: int, last: int, size: int) -> list[Entry]:
         """Return entries from `first` to at most `last`, at least one, about `size` bytes."""
         require(self.base_index < first <= last <= self.last_index, f"no entries {first}..{last}")
         found: list[Entry] = []
         while first <= last and size > 0:
-            if first >= self._cache_first:
-                part: Iterable[Entry] = (self._cache[i] for i in range(first, last + 1))
+            if first >= self._cache.first:
+                cached = self._cache.entries
+                part: Iterable[Entry] = (cached[i] for i in range(first, last + 1))
             else:
-                part = self._read(first, min(last, self._cache_first - 1), size)
+                part = self._read(first, min(last, self._cache.first - 1), size)
             for entry in part:
                 found.append(entry)
                 size -= len(entry.data) + RECORD.size
@@ -165,7 +143,7 @@ class Journal:
         return self.entries(index, index, 1)[0]
 
     def _read(self, first: int, last: int, size: int) -> Iterable[Entry]:
-        run = self._runs[bisect.bisect_right(self._runs, first, key=lambda r: r.first) - 1]
+        run = self._index.run_of(first)
         path = segment.path_of(FOLDER, run.number)
         for index in range(first, min(last, run.last) + 1):
             offset = run.offsets[index - run.first]
@@ -184,10 +162,8 @@ class Journal:
     def tail_before(self, index: int, entries: int, size: int) -> int:
         """Return where a tail begins that ends at `index`: it has so many entries, or it has the
         whole segments that make so many bytes and the one of `index`, if that is less."""
-        at = bisect.bisect_right(self._runs, index, key=lambda r: r.first) - 1
-        keep = self._runs[at].number - size // self.limits.segment if at >= 0 else 0
-        first = bisect.bisect_left(self._runs, keep, key=lambda r: r.number)
-        return max(index - entries, self._runs[first - 1].last if first else 0)
+        segments = size // self.limits.segment
+        return max(index - entries, self._index.last_before(index, segments))
 
     # What changes it.
 
@@ -202,12 +178,11 @@ class Journal:
         prev_term = self.term_at(index - 1)
         require(term >= prev_term, f"entry {index} has term {term} after term {prev_term}")
         if index <= self.last_index:
-            self._void_from(index)
+            self._truncate(index)
         offset = self._write(kind, index, term, prev_term, data)
         self._place(entry, offset)
         self._unsynced.append((self.end, index))
-        self._cache[index] = entry
-        self._cache_bytes += len(data) + CACHED
+        self._cache.put(entry)
 
     def set_term(self, term: int, vote: str | None) -> None:
         """Note term and vote; they count when `synced` has reached `spoken_for`."""
@@ -233,8 +208,8 @@ class Journal:
 
     def reset(self, index: int, term: int, configs: list[tuple[int, str]]) -> None:
         """Begin anew behind a snapshot: every entry on this disk is void."""
-        self._runs, self._terms = [], []
-        self._cache, self._cache_first, self._cache_bytes = {}, index + 1, 0
+        self._index.clear()
+        self._cache.restart(index + 1)
         self._unsynced.clear()
         self.configs = list(configs)
         self.base_index = self.last_index = index
@@ -249,21 +224,17 @@ class Journal:
     def cut(self, index: int) -> None:
         """Forget entries up to `index` as far as whole segments allow."""
         require(index <= self.synced_index, f"cut at {index} is beyond {self.synced_index}")
-        keep = next((r.number for r in self._runs if r.last > index), self._number)
+        keep = self._index.segment_behind(index) or self._number
         old = [n for n in self._segments if n < keep]
         if not old:
             return
-        gone = [r for r in self._runs if r.number < keep]
-        if gone:
-            last = gone[-1].last
-            self.base_term = self.term_at(last)
+        last = self._index.cut(keep)
+        if last is not None:
+            self.base_term = self._index.term_at(last)
             self.base_index = last
-            self._runs = self._runs[len(gone) :]
-            at = bisect.bisect_right(self._terms, (last, 1 << 62)) - 1
-            self._terms = self._terms[at:]
             below = [c for c in self.configs if c[0] <= last]
             self.configs = below[-1:] + [c for c in self.configs if c[0] > last]
-            self._evict(last)
+            self._cache.evict(last)
         self._drop(old)
 
     def _drop(self, old: list[int]) -> None:
@@ -317,14 +288,9 @@ class Journal:
         self._trim_cache()
 
     def _trim_cache(self) -> None:
-        while self._cache_bytes > self.limits.cache and self._cache_first <= self.synced_index:
-            self._evict(self._cache_first)
-
-    def _evict(self, upto: int) -> None:
-        while self._cache_first <= upto:
-            entry = self._cache.pop(self._cache_first, None)
-            self._cache_bytes -= len(entry.data) + CACHED if entry else 0
-            self._cache_first += 1
+        cache = self._cache
+        while cache.bytes > self.limits.cache and cache.first <= self.synced_index:
+            cache.evict(cache.first)
 
     # Bytes.
 
@@ -393,59 +359,26 @@ class Journal:
     def _place(self, entry: Entry, offset: int) -> None:
         """Note where an entry is."""
         index, term, kind, data = entry
-        run = self._runs[-1] if self._runs else None
-        if run is None or run.number != self._number or run.last + 1 != index:
-            run = Run(self._number, index)
-            self._runs.append(run)
-        run.offsets.append(offset)
-        if not self._terms or self._terms[-1][1] != term:
-            self._terms.append((index, term))
+        self._index.add(index, term, self._number, offset)
         if kind == CONFIG:
             self.configs.append((index, data.decode()))
         self.last_index, self.last_term = index, term
 
-    def _void_from(self, index: int) -> None:
+    def _truncate(self, index: int) -> None:
         """Forget the tail from `index` on; its bytes stay, void by what is written after."""
-        while self._runs and self._runs[-1].first >= index:
-            self._runs.pop()
-        if self._runs:
-            run = self._runs[-1]
-            del run.offsets[max(index - run.first, 0) :]
-        while self._terms and self._terms[-1][0] >= index:
-            self._terms.pop()
+        self._index.truncate(index)
         self.configs = [c for c in self.configs if c[0] < index]
         while self._unsynced and self._unsynced[-1][1] >= index:
             self._unsynced.pop()
-        for gone in range(max(index, self._cache_first), self.last_index + 1):
-            entry = self._cache.pop(gone, None)
-            self._cache_bytes -= len(entry.data) + CACHED if entry else 0
-        self._cache_first = min(self._cache_first, index)
+        self._cache.truncate(index, self.last_index)
         self.synced_index = min(self.synced_index, index - 1)
         self.last_index, self.last_term = index - 1, self.term_at(index - 1)
 
     # Start.
 
-    def _recover(self) -> None:
-        """Read what is there, cut a torn tail, refuse damage, make durable what was found."""
-        numbers = segment.numbers(self.disk, FOLDER)
-        if numbers != list(range(numbers[0], numbers[0] + len(numbers))) if numbers else False:
-            raise Damaged(f"segments are missing among {numbers}. {segment.ADVICE}")
-        last = None
-        for number in numbers:
-            part = segment.read(self.disk, FOLDER, number)
-            if part is not None:
-                self._recover_segment(part)
-                # One segment in memory at a time.
-                last = part._replace(records=[])
-            elif number != numbers[-1]:
-                raise Damaged(f"segment {number} has no intact header. {segment.ADVICE}")
-            else:
-                self.disk.remove(segment.path_of(FOLDER, number))
-                self.disk.sync_folder(FOLDER)
-            del part
-        if self._number:
-            self._clean_tail(last)
-        else:
+    def _begin_life(self) -> None:
+        """Make durable what was found, or begin the first segment."""
+        if not self._number:
             self._roll(reset=False)
             self._write(IDENTITY, 0, 0, 0, b"")
             self._spoke()
@@ -454,70 +387,5 @@ class Journal:
             batch.run()
             self.settled(batch)
         self.synced_index = self.last_index
-        self._cache_first = self.last_index + 1
+        self._cache.first = self.last_index + 1
         self._sealed = False  # What was found is durable now, but nothing on the disk says so.
-
-    def _recover_segment(self, part: segment.Found) -> None:
-        header = part.header
-        first = not self._segments
-        if header.reset or first:
-            self._runs, self._terms, self.configs = [], [], list(header.configs)
-            self.base_index = self.last_index = header.last_index
-            self.base_term = self.last_term = header.last_term
-            self.journal_id = header.journal_id
-        elif header.chain != self._crc or header.journal_id != self.journal_id:
-            where = segment.path_of(FOLDER, self._number)
-            raise Damaged(f"{where}: its end is not what the next segment saw. {segment.ADVICE}")
-        self.term, self.vote, self.identity = header.term, header.vote, header.identity
-        self._number = header.number
-        self._segments.append(header.number)
-        for record in part.records:
-            self._recover_record(record)
-        self._crc, self._offset, self._start = part.crc, part.end, part.end
-
-    def _recover_record(self, record: Record) -> None:
-        if record.kind == VOTE:
-            self.term, self.vote = record.term, record.payload.decode() or None
-        elif record.kind in ENTRY_KINDS:
-            if record.index <= self.base_index or not self._runs:
-                self._rebase(record)
-            elif record.index <= self.last_index:
-                self._void_from(record.index)
-            if record.index != (self.last_index if self._runs else self.base_index) + 1:
-                raise Damaged(f"entry {record.index} follows {self.last_index}. {segment.ADVICE}")
-            entry = Entry(record.index, record.term, record.kind, record.payload)
-            self._place(entry, record.offset)
-        elif record.kind not in (SEAL, IDENTITY):
-            raise Unsupported(
-                f"the journal has a record of kind {record.kind}, which this release does not "
-                "know. A newer release wrote it; start that one."
-            )
-
-    def _rebase(self, record: Record) -> None:
-        """Begin at a record that has nothing before it any more.
-
-        A header tells where the log ended when its segment began. If that end was replaced later
-        and the segments before have been cut, the first entries in force are further down.
-        """
-        if record.index > self.base_index + 1:
-            raise Damaged(f"entry {record.index} follows {self.base_index}. {segment.ADVICE}")
-        self._runs, self._terms = [], []
-        self.base_index, self.base_term = record.index - 1, record.prev_term
-        self.configs = [c for c in self.configs if c[0] < record.index]
-
-    def _clean_tail(self, last: segment.Found | None) -> None:
-        """Overwrite a torn tail: a part of it must not become valid behind a later record."""
-        if last is None:
-            return
-        path = segment.path_of(FOLDER, self._number)
-        if last.torn:
-            zeros = bytes(last.torn)
-            self._ops.append(lambda: self.disk.write(path, last.end, zeros))
-        # A sync that failed before leaves pages that are readable, clean and not on the disk.
-        # Only writing them again makes the next sync write them. The header may be among them,
-        # and with it a term and a vote; so may the segment's name.
-        self._ops.append(lambda: self.disk.write(path, 0, last.header.encode()))
-        self._ops.append(lambda: self.disk.write(path, last.unsure_from, last.unsure))
-        # What was found need not have been synced before the crash; now it is spoken of.
-        self._ops.append(lambda: self.disk.sync(path))
-        self._ops.append(lambda: self.disk.sync_folder(FOLDER))

@@ -1,8 +1,7 @@
 """One node's part in the agreement, without a clock, a socket or a thread.
 
-`Raft` owns the parts, hands each message to the one that it is for, and holds the rule of terms:
-who hears of a higher one follows in it. The parts share one value, `NodeState`; each has what it
-changes, and is given the parts that it needs.
+`Raft` owns the parts and hands each message to the one that it is for. The parts share one value,
+`NodeState`; each has what it changes, and is given the parts that it needs.
 
 `receive`, `link_up`, `link_down` and the calls of the port change state; `step` carries on from
 whatever it finds. After each, the owner sends what `outbox` releases, runs the journal's batch
@@ -16,11 +15,10 @@ import logging
 import random
 from collections.abc import Callable
 
-from .adapter import FOLLOWER, ROLES
 from .applying import Applying
 from .disk import Disk
 from .election import Election
-from .faults import Damaged, Fatal, Refused, require
+from .faults import Fatal, Refused
 from .follower import Follower
 from .freshness import Freshness
 from .handover import Handover
@@ -49,22 +47,19 @@ from .message import (
 )
 from .node_state import NodeState
 from .outbox import Jobs, Outbox
-from .port import Machine, Peer, Reply, Settings, Status, Watcher
+from .port import Machine, Reply, Settings, Status, Watcher
 from .proposals import Proposals
 from .reads import Reads
 from .replication import Replication
-from .segment import ADVICE
 from .snapshot import Snapshots
-from .snapshot_receiver import SnapshotReceiver, manifest_of, stand_on_latest
+from .snapshot_receiver import SnapshotReceiver, stand_on_latest
 from .snapshot_sender import SnapshotSender
+from .start import begin_at_state, check_journal_is_there
+from .status import status_of
+from .terms import Terms
 from .witness import Witness
 
 logger = logging.getLogger(__name__)
-
-ALONE = (
-    "The state of {me} is damaged, so is its snapshot, and no other node has what the journal does "
-    "not reach back to. Put a backup back: raftsched node restore --help"
-)
 
 
 class Raft:
@@ -96,12 +91,12 @@ class Raft:
         self.me, self.journal, self.settings = me, journal, settings
         self.machine, self.watcher = machine, watcher
         self.snapshots = Snapshots(disk)
-        self.check_journal_is_there()
+        check_journal_is_there(journal, self.snapshots, machine)
         self.stand_on_snapshot()
         self.node = node = NodeState(me, journal, dice, settings)
         self.members = Members(node)
         self.members.follow_log()
-        self.begin_at_state()
+        begin_at_state(node, self.members, self.snapshots, machine)
         self.outbox = Outbox(journal, settings.outbox_max, settings.outbox_bytes)
         self.jobs = Jobs()
         self.notified_removal = False
@@ -136,41 +131,16 @@ class Raft:
         self.join = Join(
             contacts, node, members, outbox, self.witness, leader, self.election, self.changes
         )
+        self.terms = Terms(
+            node, members, outbox, self.proposals, self.reads, leader, self.election,
+            self.handover, self.follower, self.receiver,
+        )  # fmt: skip
 
     # Start.
-
-    def check_journal_is_there(self) -> None:
-        """A disk that has a state or a snapshot has a number, or its journal was lost: the number
-        is durable before anything else is."""
-        if "incarnation" not in self.journal.identity:
-            applied = max(self.machine.applied(), self.snapshots.last_index)
-            if applied or self.snapshots.lost:
-                raise Damaged(
-                    f"there is a state with entries up to {applied} and no journal: its files were "
-                    f"removed, or hold nothing. {ADVICE}"
-                )
 
     def stand_on_snapshot(self) -> None:
         """Finish an installation that a crash cut off between its steps."""
         stand_on_latest(self.snapshots, self.journal, self.machine)
-
-    def begin_at_state(self) -> None:
-        """Go on from what the state holds, or without it if it is lost."""
-        node, journal = self.node, self.journal
-        # A snapshot may end with entries that are no business of the machine.
-        applied = max(self.machine.applied(), self.snapshots.last_index)
-        if self.snapshots.lost and applied < journal.base_index:
-            if self.members.config.voters == [self.me]:
-                raise Damaged(ALONE.format(me=self.me))
-            node.bereft, applied = True, journal.base_index - 1
-        if not journal.base_index <= applied <= journal.last_index and not node.bereft:
-            raise Damaged(
-                f"the state holds entries up to {applied}, but the journal those from "
-                f"{journal.base_index} to {journal.last_index}: files of one of them were removed, "
-                f"or are older copies. {ADVICE}"
-            )
-        # What was applied had been committed; entries after it may be, and will be found out.
-        node.commit = node.applied = applied
 
     # Driving.
 
@@ -192,7 +162,7 @@ class Raft:
                 leader.beat(now)
             more = self.apply(now)
         if node.leads and self.changes.tick(now):
-            self.step_down(node.term, now)
+            self.terms.step_down(node.term, now)
         if node.leads:
             self.reads.tick(now)
             if now >= leader.beat_at:
@@ -212,13 +182,13 @@ class Raft:
             self.election.tick(now)
             return
         if not self.replication.has_quorum(now):
-            self.step_down(self.node.term, now)
+            self.terms.step_down(self.node.term, now)
         self.handover.tick(now)
 
     def apply(self, now: float) -> bool:
         more = self.applying.apply(now)
         if self.node.state_full and self.node.leads:
-            self.step_down(self.node.term, now)
+            self.terms.step_down(self.node.term, now)
         return more
 
     def next_at(self, now: float) -> float:
@@ -236,7 +206,7 @@ class Raft:
         """The last round could not be written, or now it could."""
         self.node.journal_full = full
         if full and self.node.leads:
-            self.step_down(self.node.term, now)
+            self.terms.step_down(self.node.term, now)
 
     def run_answers(self) -> None:
         """Call back whoever waited. What they raise cannot touch the core, and is not hidden."""
@@ -258,40 +228,6 @@ class Raft:
         self.proposals.fail()
         self.reads.fail()
         self.run_answers()
-
-    # Terms.
-
-    def step_down(self, term: int, now: float) -> None:
-        """Follow in `term`. Nobody is left waiting: what is not known is answered as unknown."""
-        node, led = self.node, self.node.leads
-        node.set_role(FOLLOWER)
-        if term > node.term:
-            node.set_term(term, None)
-        node.leader = None
-        self.election.step_down()
-        if led:
-            self.replication.bear_witness()
-            self.replication.progress.clear()
-            self.election.deadline = now + node.silence()
-            self.proposals.fail()
-            self.reads.fail()
-            self.handover.end(over=True)
-            self.replication.leave_office()
-
-    def hear(self, peer: str, term: int, now: float) -> bool:
-        """Take note of a leader; return False if its term is over."""
-        node = self.node
-        if term < node.term:
-            return False
-        require(
-            term > node.term or not node.leads, f"{peer} and {node.me} both lead in term {term}"
-        )
-        if term > node.term or node.role != FOLLOWER:
-            self.step_down(term, now)
-        require(node.leader in (None, peer), f"{peer} and {node.leader} both lead in term {term}")
-        node.leader = peer
-        self.election.heard_leader(now)
-        return True
 
     # Links and messages.
 
@@ -319,13 +255,13 @@ class Raft:
         self.witness.heard(peer, incarnation, message.term - isinstance(message, PreVote))
         match message:
             case Append() | Heartbeat() | Offer():
-                self.from_leader(peer, message, now)
+                self.terms.from_leader(peer, message, now)
             case AppendAck() | HeartbeatAck() | PreVoteReply() | VoteReply():
-                self.answered(peer, incarnation, message, now)
+                self.terms.answered(peer, incarnation, message, now)
             case PreVote():
                 self.election.on_pre_vote(peer, message, now)
             case Vote():
-                self.asked_for_vote(peer, message, now)
+                self.terms.asked_for_vote(peer, message, now)
             case TimeoutNow():
                 self.election.on_timeout_now(peer, message, now)
             case Fetch():
@@ -338,72 +274,6 @@ class Raft:
                 self.join.on_introduce(peer, incarnation, message, now)
             case Word():
                 self.watcher.told(peer, message.text)
-
-    def from_leader(self, peer: str, message: Append | Heartbeat | Offer, now: float) -> None:
-        """What only a leader sends. One whose term is over learns of ours and steps down."""
-        offered = manifest_of(message) if isinstance(message, Offer) else None
-        if not self.hear(peer, message.term, now):
-            self.refuse(peer, message, now)
-        elif isinstance(message, Append):
-            self.follower.on_append(peer, message, now)
-        elif isinstance(message, Heartbeat):
-            self.follower.on_heartbeat(peer, message, now)
-        elif offered is not None:
-            self.receiver.on_offer(peer, offered, now)
-
-    def refuse(self, peer: str, message: Append | Heartbeat | Offer, now: float) -> None:
-        term = self.node.term
-        if isinstance(message, Heartbeat):
-            # With our term but without its round: rounds are counted by each leader, and this
-            # answer could reach the same node in a later office.
-            self.outbox.send_first(peer, HeartbeatAck(term, 0, now))
-        else:
-            prev = message.prev if isinstance(message, Append) else 0
-            self.outbox.send(peer, AppendAck(term, prev, 0, False))
-
-    def answered(
-        self,
-        peer: str,
-        incarnation: int,
-        reply: AppendAck | HeartbeatAck | PreVoteReply | VoteReply,
-        now: float,
-    ) -> None:
-        """Answers count in the term they are given in; one of a later term ends ours."""
-        if isinstance(reply, PreVoteReply):
-            self.members.note_removal(reply.removed_at)
-        if reply.term > self.node.term:
-            self.step_down(reply.term, now)
-            return
-        match reply:
-            case AppendAck():
-                self.replication.on_append_ack(peer, incarnation, reply, now)
-            case HeartbeatAck():
-                self.replication.on_heartbeat_ack(peer, incarnation, reply, now)
-            case PreVoteReply():
-                self.election.on_pre_vote_reply(peer, incarnation, reply, now)
-            case VoteReply():
-                self.election.on_vote_reply(peer, incarnation, reply, now)
-
-    def asked_for_vote(self, peer: str, ask: Vote, now: float) -> None:
-        if ask.term > self.node.term:
-            if not ask.transfer and self.election.leader_lives(now):
-                return  # A node that was cut off may not depose a leader that works.
-            self.step_down(ask.term, now)
-        self.election.on_vote(peer, ask, now)
-
-    def disk_of(self, peer: str) -> int:
-        """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
-
-        What a leader tells a follower is about the disk it knows; an empty one that has taken
-        its place must not believe it. A follower answers whoever spoke last: its own
-        configuration may be older than the disk it is led from.
-        """
-        progress = self.replication.progress
-        if self.node.leads and peer in progress:
-            return progress[peer].disk
-        member = self.members.config.members.get(peer)
-        known = member.incarnation if member is not None else 0
-        return known if self.node.leads else self.members.heard_disks.get(peer, known)
 
     # The port: changes and reads.
 
@@ -517,9 +387,6 @@ class Raft:
     def applicants(self) -> dict[str, tuple[int, str]]:
         return self.members.applicants
 
-    def is_member(self, peer: str) -> bool:
-        return self.members.is_member(peer)
-
     @property
     def connected(self) -> set[str]:
         return self.members.connected
@@ -529,33 +396,4 @@ class Raft:
         return self.members.incarnation
 
     def status(self) -> Status:
-        node, progress = self.node, self.replication.progress
-        floor, last = self.witness.floor, self.journal.last_index
-        peers = {
-            name: Peer(
-                voter=member.voter,
-                address=member.address,
-                client=member.client,
-                connected=name == self.me
-                or (name in self.connected and self.members.is_member(name)),
-                match=progress[name].match if name in progress else 0,
-            )
-            for name, member in self.config.members.items()
-        }
-        return Status(
-            node=self.me,
-            role=ROLES[node.role],
-            term=node.term,
-            leader=self.known_leader,
-            ready=self.in_office,
-            last_index=last,
-            commit=node.commit,
-            applied=node.applied,
-            durable=self.journal.synced_index,
-            base=self.journal.base_index,
-            full=node.full,
-            bereft=node.bereft,
-            removed=self.members.removed,
-            missing=floor if floor > last else 0,
-            peers=peers,
-        )
+        return status_of(self.node, self.members, self.replication, self.election)

@@ -96,6 +96,19 @@ class Replication:
 
     # Sending.
 
+    def disk_of(self, peer: str) -> int:
+        """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
+
+        What a leader tells a follower is about the disk it knows; an empty one that has taken
+        its place must not believe it. A follower answers whoever spoke last: its own
+        configuration may be older than the disk it is led from.
+        """
+        if self.node.leads and peer in self.progress:
+            return self.progress[peer].disk
+        member = self.members.config.members.get(peer)
+        known = member.incarnation if member is not None else 0
+        return known if self.node.leads else self.members.heard_disks.get(peer, known)
+
     def follow_config(self, now: float) -> None:
         """Keep a progress for each member's disk; a removed one is kept until it knows."""
         for peer, member in sorted(self.members.config.members.items()):

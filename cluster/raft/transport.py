@@ -11,244 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import random
 import socket
 import ssl
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from .faults import Refused
-from .membership import NAME_MAX, ORIGIN_MAX
-from .message import FRAME_MAX, PROTOCOL, Append, Introduce, Message, WireError, decode, encode
+from .link import CROSSED, PING, Identity, Link, LinkLimits
+from .message import Append, Introduce, Message, WireError, encode
 
 logger = logging.getLogger(__name__)
 
-_LENGTH = struct.Struct("<I")
-PING = b"\xff"
-HELLO_MAX = 4096
-REASONS = 10  # Why one node was refused, that the log says at most.
-CROSSED = ("there is a connection already", "replaced by a newer one")
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
 STRANGERS_MAX = 24  # Of these, who came and has not said yet who it is.
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkLimits:
-    """Seconds and bytes."""
-
-    ping: float = 0.1
-    dead: float = 2.0  # Without a byte for so long the connection is given up.
-    # From the connection to an accepted hello; more where the last ones came too late.
-    hello: float = 1.0
-    hello_max: float = 3.0
-    dial_min: float = 0.05
-    dial_max: float = 0.2
-    dial_timeout: float = 1.0
-    lookup: float = 30.0  # What the resolver of names may take.
-    queued: int = 32 << 20  # Written to a peer and not read by it; beyond, messages are lost.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Identity:
-    """What a node says of itself first."""
-
-    cluster: str
-    node: str
-    incarnation: int
-
-
-class Session(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, links: Links, dialled: str | None) -> None:
-        self.links = links
-        self.dialled = dialled
-        self.peer: str | None = None
-        self.peer_incarnation = 0
-        # Who it is on the list, as far as that is known before it is accepted.
-        self.claimed = dialled
-        self.transport: asyncio.Transport | None = None
-        self.buffer = bytearray()
-        self.heard_at = self.began_at = links.clock()
-        self.patience = links.limits.hello_max
-        self.too_late = False
-        self.lost_messages = 0
-
-    @property
-    def dialler(self) -> str:
-        return self.links.identity.node if self.dialled is not None else str(self.peer)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=self.links.limits.queued)
-        if not self.links.admit(self):
-            self.close("too many connections")
-            return
-        me = self.links.identity
-        said = {
-            "cluster": me.cluster,
-            "protocol": PROTOCOL,
-            "node": me.node,
-            "incarnation": me.incarnation,
-            "origin": self.links.origin(),
-            "leader": self.links.leader(),
-        }
-        self.write([json.dumps(said).encode()])
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if isinstance(error, ssl.SSLError):
-            # With TLS 1.3 who dials hears only now that its certificate was not taken.
-            self.refuse(f"ended the connection: {error}")
-        self.links.forget(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.heard_at = self.links.clock()
-        buffer = self.buffer
-        buffer += data
-        start = 0
-        while len(buffer) - start >= _LENGTH.size and self.transport is not None:
-            (length,) = _LENGTH.unpack_from(buffer, start)
-            if length > (FRAME_MAX if self.peer is not None else HELLO_MAX):
-                self.close(f"a frame of {length} bytes is too large")
-                return
-            end = start + _LENGTH.size + length
-            if end > len(buffer):
-                break
-            frame = bytes(memoryview(buffer)[start + _LENGTH.size : end])
-            start = end
-            try:
-                self.take(frame)
-            except WireError as error:
-                self.refuse(str(error))
-                return
-        del buffer[:start]
-        self.links.heard()
-
-    def take(self, frame: bytes) -> None:
-        if self.peer is None:
-            self.take_hello(frame)
-        elif frame != PING:
-            message, incarnation = decode(frame)
-            if incarnation != self.peer_incarnation:
-                raise WireError(f"{self.peer} speaks for disk {incarnation}, not its own")
-            self.links.received(self.peer, incarnation, message)
-
-    def take_hello(self, frame: bytes) -> None:
-        """Accept the peer, or raise WireError saying what does not fit."""
-        try:
-            said = json.loads(frame)
-            cluster, protocol, node, incarnation = (
-                said["cluster"],
-                said["protocol"],
-                said["node"],
-                said["incarnation"],
-            )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise WireError(f"sends no hello: {error}") from error
-        me = self.links.identity
-        if self.claimed is None and self.links.expects(node):
-            self.claimed = node
-        if cluster != me.cluster:
-            raise WireError(
-                f"says that its cluster is {str(cluster)[:80]!r}, and that of {me.node} is "
-                f"{me.cluster!r}; give both the same, or each its own addresses"
-            )
-        if protocol != PROTOCOL:
-            raise WireError(
-                f"speaks protocol {str(protocol)[:80]}, and {me.node} speaks {PROTOCOL}; give both "
-                "the same version"
-            )
-        named = isinstance(node, str) and 0 < len(node) <= NAME_MAX and node != me.node
-        if not named or not isinstance(incarnation, int):
-            raise WireError("does not say who it is")
-        if self.dialled not in (None, node):
-            raise WireError(f"was called, and {str(node)[:80]!r} answers; correct the addresses")
-        if not 0 < incarnation < 1 << 56:
-            raise WireError(f"says that its disk is {incarnation}, which cannot be")
-        self.check_certificate(node)
-        self.check_history(node, said.get("origin"))
-        self.peer_incarnation = incarnation
-        self.links.accept(self, node)
-
-    def check_certificate(self, node: str) -> None:
-        """With TLS, the name in the certificate is who the peer is."""
-        if self.transport is None or self.transport.get_extra_info("sslcontext") is None:
-            return
-        certificate = self.transport.get_extra_info("peercert") or {}
-        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
-        if node not in names:
-            raise WireError(f"says that it is {node!r}, and its certificate says {names}")
-
-    def check_history(self, node: str, theirs: object) -> None:
-        """Two histories of one cluster have nothing to say to each other but this."""
-        mine = self.links.origin()
-        if None in (mine, theirs) or mine == theirs:
-            return
-        self.links.foreign(node, str(theirs)[:ORIGIN_MAX])
-        raise WireError(
-            "has another history of this cluster on its disk, from before or from beside a "
-            "restore or recovery; stop the one that is not wanted, empty its folder, start it again"
-        )
-
-    def write(self, frames: list[bytes]) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            parts: list[bytes] = []
-            for frame in frames:
-                parts += (_LENGTH.pack(len(frame)), frame)
-            self.transport.writelines(parts)
-
-    @property
-    def pending(self) -> bool:
-        """It may still become a connection that is used."""
-        return self.transport is not None and self.peer is None
-
-    @property
-    def backed_up(self) -> bool:
-        return (
-            self.transport is None
-            or self.transport.get_write_buffer_size() > self.links.limits.queued
-        )
-
-    def refuse(self, why: str, address: str = "") -> None:
-        """End the connection with a peer that does not fit. It goes on dialling, so of a node that
-        is known the same refusal is told once."""
-        name, refused = self.claimed, self.links.refused
-        if self.peer is not None or name is None or why in CROSSED:
-            self.close(why)
-            return
-        told = self.links.told_of.setdefault(name, set())
-        if why not in told and len(told) < REASONS:
-            told.add(why)
-            logger.warning("%s at %s %s", name, address or self.address, why)
-        refused[name] = why
-        self.close("")
-
-    @property
-    def host(self) -> str:
-        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        return str(peer[0]) if peer else ""
-
-    @property
-    def address(self) -> str:
-        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        return f"{peer[0]}:{peer[1]}" if peer else "an unknown address"
-
-    def close(self, why: str) -> None:
-        """End the connection at once; what is queued is lost."""
-        if self.transport is not None:
-            # It takes no place any more, though the loop tells of its end only in its next turn.
-            self.links.leave(self)
-            if why:
-                # Both ends dial when a node starts, and one of the two goes: nothing to tell.
-                level = logging.DEBUG if why in CROSSED else logging.WARNING
-                who = self.peer or self.claimed or "a stranger"
-                logger.log(level, "connection with %s at %s closed: %s", who, self.address, why)
-            transport, self.transport = self.transport, None
-            transport.abort()
 
 
 class Links:
@@ -278,12 +55,12 @@ class Links:
         self.identity, self.limits, self.clock, self.dice = identity, limits, clock, dice
         self.received, self._up, self._down = received, up, down
         self.contexts = contexts
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, Link] = {}
         # Nodes that are to be followed -> why their last connection was refused.
         self.refused: dict[str, str] = {}
         # And what the log has said of them: both ends may refuse, each for a reason of its own.
-        self.told_of: dict[str, set[str]] = {}
-        self._all: set[Session] = set()
+        self.logged: dict[str, set[str]] = {}
+        self._all: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, list[str]] = {}
@@ -297,7 +74,7 @@ class Links:
         context = self.contexts[0] if self.contexts else None
         try:
             self._server = await loop.create_server(
-                lambda: Session(self, None), host, port, ssl=context,
+                lambda: Link(self, None), host, port, ssl=context,
                 ssl_handshake_timeout=self.limits.hello_max if context else None,
             )  # fmt: skip
         except OSError as error:
@@ -313,7 +90,7 @@ class Links:
             self._tasks.pop(name).cancel()
         self._addresses = wanted
         self.refused = {name: why for name, why in self.refused.items() if name in wanted}
-        self.told_of = {name: said for name, said in self.told_of.items() if name in wanted}
+        self.logged = {name: why for name, why in self.logged.items() if name in wanted}
         for name in wanted:
             if name not in self._tasks and not self._closed:
                 task = asyncio.get_running_loop().create_task(self._keep_dialling(name), name=name)
@@ -362,12 +139,12 @@ class Links:
 
     # Sessions.
 
-    def admit(self, session: Session) -> bool:
+    def admit(self, session: Link) -> bool:
         """Take a connection in. A node says who it is at once, so of strangers who are too many
         the one goes that has been silent for longest, of the address that has most of them."""
         if self._closed:
             return False
-        strangers: dict[str, list[Session]] = {}
+        strangers: dict[str, list[Link]] = {}
         for each in self._all:
             if each.peer is None and each.dialled is None:
                 strangers.setdefault(each.host, []).append(each)
@@ -379,7 +156,7 @@ class Links:
         self._all.add(session)
         return True
 
-    def accept(self, session: Session, node: str) -> None:
+    def accept(self, session: Link, node: str) -> None:
         """Take a session into use; of two that began together both ends keep the same one."""
         old = self.sessions.get(node)
         if old is not None:
@@ -392,7 +169,7 @@ class Links:
             old.close(CROSSED[1])
         session.peer = node
         self.refused.pop(node, None)
-        self.told_of.pop(node, None)
+        self.logged.pop(node, None)
         self.sessions[node] = session
         self._up(node)
 
@@ -400,43 +177,43 @@ class Links:
         """Whether it is the name of one that is followed."""
         return isinstance(node, str) and node in self._addresses
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: Link) -> None:
         self._all.discard(session)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: Link) -> None:
         self.leave(session)
         session.transport = None
         self._drop(session)
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: Link) -> None:
         if session.peer is not None and self.sessions.get(session.peer) is session:
             del self.sessions[session.peer]
             self._down(session.peer)
 
     async def _keep_dialling(self, name: str) -> None:
-        """One dial at a time, with ever more patience while answers come too late: a machine that
+        """One dial at a time, with ever more time while answers come too late: a machine that
         is too busy for a hello in time would else be kept so by ever more dials."""
-        limits, session = self.limits, Session(self, name)
-        patience = limits.hello
+        limits, session = self.limits, Link(self, name)
+        timeout = limits.hello
         for turn in itertools.count():
             if name in self.sessions:
-                patience = limits.hello
+                timeout = limits.hello
             elif not session.pending:
                 known = self._addresses[name]
                 if session.too_late:
-                    patience = min(2 * patience, limits.hello_max)
-                session = Session(self, name)
-                session.patience = patience
+                    timeout = min(2 * timeout, limits.hello_max)
+                session = Link(self, name)
+                session.hello_timeout = timeout
                 await self._dial(session, name, known[turn % len(known)])
             await asyncio.sleep(self.dice.uniform(limits.dial_min, limits.dial_max))
 
-    async def _dial(self, session: Session, name: str, address: str) -> None:
+    async def _dial(self, session: Link, name: str, address: str) -> None:
         host, port = split(address)
         extra: dict[str, Any] = {}
         limit = self.limits.dial_timeout
         if self.contexts is not None:
             # Keys are agreed on within this, which takes a processor at both ends.
-            extra, limit = {"ssl": self.contexts[1], "server_hostname": name}, session.patience
+            extra, limit = {"ssl": self.contexts[1], "server_hostname": name}, session.hello_timeout
         loop = asyncio.get_running_loop()
         try:
             # Resolvers ask a dead server first for seconds, and have the answer then. To ask again
@@ -454,7 +231,7 @@ class Links:
                 session.refuse(f"cannot be trusted: {error}", address)
 
     async def _connect(
-        self, session: Session, places: list[tuple[Any, ...]], extra: dict[str, Any]
+        self, session: Link, places: list[tuple[Any, ...]], extra: dict[str, Any]
     ) -> None:
         """To the first of the addresses of a name that somebody listens at."""
         loop = asyncio.get_running_loop()
@@ -473,7 +250,7 @@ class Links:
             now = self.clock()
             for session in list(self._all):
                 if session.peer is None:
-                    if now - session.began_at > session.patience:
+                    if now - session.began_at > session.hello_timeout:
                         session.too_late = True
                         session.close("it did not say who it is in time")
                 elif now - session.heard_at > self.limits.dead:

@@ -149,7 +149,7 @@ async def test_it_does_not_go_back_to_a_snapshot_that_was_made_of_a_damaged_stat
         damage_data(node)
         core = node.driver.core
         core.make_snapshot()
-        node.driver._poke()
+        node.driver.wake()
         await until(lambda: bool(core.snapshots.last_index), 20)
         with pytest.raises(Corrupt):
             read_all(node)
@@ -304,7 +304,7 @@ async def test_a_state_without_its_journal_is_damage_at_each_start(
         await until(lambda: node.revision == leader.revision)
         if with_snapshot:
             node.driver.core.make_snapshot()
-            node.driver._poke()
+            node.driver.wake()
             await until(lambda: bool(node.driver.core.snapshots.last_index), 20)
         await node.stop()
         LOSSES[loss](node.spec.folder / "consensus")

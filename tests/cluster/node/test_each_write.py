@@ -112,7 +112,7 @@ async def work(node: Node, acknowledged: set[str]) -> None:
             acknowledged.add(name)
         if number == 1:
             node.driver.core.make_snapshot()
-            node.driver._poke()
+            node.driver.wake()
             await until(lambda: node.ended.done() or not node.driver.core.sender.making, 10)
             with suppress(OSError, Corrupt):
                 take(node.replica, node.backups / "one", {})

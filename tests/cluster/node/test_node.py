@@ -378,7 +378,7 @@ async def test_steps_of_consensus_and_gossip_and_work_beside_the_loop_have_names
         await node.write(once("a", 1), "", 5)
         await node.read(job_pb2.ListJobsRequest(), None, 5)
         node.driver.core.make_snapshot()
-        node.driver._poke()
+        node.driver.wake()
         await until(lambda: node.driver.core.snapshots.latest is not None)
         await until(lambda: not node.steps._beside)
 

@@ -292,7 +292,7 @@ async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path
         leader._background.stop()
         core = leader.driver.core
         core.make_snapshot()
-        leader.driver._poke()
+        leader.driver.wake()
         await until(lambda: bool(core.snapshots.last_index), 20)
         index = core.snapshots.last_index
         folder = leader.disk.root / f"snapshots/{index:020d}"
@@ -300,7 +300,7 @@ async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path
         flip(path, 100)
         await asyncio.to_thread(leader._scrub, at_once)
         await until(lambda: index not in core.snapshots.by_index)
-        leader.driver._poke()
+        leader.driver.wake()
 
         await until(lambda: bool(core.snapshots.last_index), 20)
         assert not leader.ended.done()

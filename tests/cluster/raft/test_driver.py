@@ -22,7 +22,7 @@ import pytest
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.ops import tls
 from raftsched.cluster.raft import adapter
-from raftsched.cluster.raft.bench import BenchMachine
+from raftsched.cluster.raft.bench_node import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
 from raftsched.cluster.raft.faults import DiskFailed, Refused
@@ -158,7 +158,7 @@ async def test_what_came_is_on_its_way_to_the_disk_while_something_is_applied(
         def apply(self: BenchMachine, index: int, data: bytes) -> None:
             self.index = index
             if of[self].core.journal.bytes_waiting:
-                seen.append(of[self]._batch is not None)
+                seen.append(of[self]._journal._batch is not None)
 
         monkeypatch.setattr(BenchMachine, "apply", apply)
         leader = await leader_of(drivers)

@@ -252,7 +252,7 @@ def test_an_answer_goes_to_the_disk_that_spoke(three: Group) -> None:
     beat = Heartbeat(leader.core.term, 0, 0, 0, 0.0, 0.0)
     follower.core.receive(leader.name, 4711, beat, three.now)
 
-    assert follower.core.disk_of(leader.name) == 4711
+    assert follower.core.replication.disk_of(leader.name) == 4711
 
 
 def test_a_vote_asked_for_without_need_is_not_answered(three: Group) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.raft.bench import BenchMachine
+from raftsched.cluster.raft.bench_node import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
 

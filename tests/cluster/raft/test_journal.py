@@ -142,7 +142,7 @@ def test_an_idle_journal_seals_its_last_round() -> None:
     assert batch is not None
     batch.run()
     journal.settled(batch)
-    last = journal._runs[-1].offsets[-1]
+    last = journal._index.runs[-1].offsets[-1]
     disk.flip("journal/000000000001.segment", last + 50, 0)
 
     with pytest.raises(Damaged):
@@ -153,9 +153,9 @@ def test_an_idle_journal_seals_its_last_round() -> None:
 def test_entries_beyond_the_cache_come_from_the_disk() -> None:
     journal = filled(SimDisk(), 200, size=100)
 
-    held = len(journal._cache)
+    held = len(journal._cache.entries)
 
-    assert journal._cache_bytes <= LIMITS.cache
+    assert journal._cache.bytes <= LIMITS.cache
     assert held < 50
     assert contents(journal) == [entry(i, size=100) for i in range(1, 201)]
 
@@ -163,7 +163,7 @@ def test_entries_beyond_the_cache_come_from_the_disk() -> None:
 def test_damage_found_while_reading_is_not_passed_on() -> None:
     disk = SimDisk()
     journal = filled(disk, 200, size=100)
-    run = journal._runs[0]
+    run = journal._index.runs[0]
     disk.flip(f"journal/{run.number:012d}.segment", run.offsets[3] + 60, 1)
 
     with pytest.raises(Damaged, match="entry 4 is not intact"):

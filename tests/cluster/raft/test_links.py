@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from raftsched.cluster.raft.transport import Identity, LinkLimits, Links
+from raftsched.cluster.raft.link import Identity, LinkLimits
+from raftsched.cluster.raft.transport import Links
 
 LIMITS = LinkLimits(
     hello=0.05, hello_max=2.0, dial_min=0.001, dial_max=0.002, dial_timeout=0.1, dead=60.0,

@@ -93,7 +93,7 @@ def test_an_empty_disk_grants_nothing_that_counts(three: Group) -> None:
     lost, other = three.others(leader)
     three.passes = lambda a, b, m: False
     restart(three, lost, empty=True)
-    other.core.step_down(other.core.term, three.now)
+    other.core.terms.step_down(other.core.term, three.now)
     other.core.node.leader = None
     other.core.election.stand(three.now, transfer=False)
 

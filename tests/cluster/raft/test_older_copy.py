@@ -139,7 +139,7 @@ def test_a_start_gives_no_vote_before_the_others_could_say_what_they_know() -> N
     began = group.now
     ask = Vote(other.core.term + 1, other.core.journal.last_index, other.core.journal.last_term,
                False)  # fmt: skip
-    node.core.asked_for_vote(other.name, ask, group.now)
+    node.core.terms.asked_for_vote(other.name, ask, group.now)
     assert node.core.node.vote is None
 
     # Whoever is gone keeps nobody waiting for long.
@@ -159,7 +159,7 @@ def test_all_that_meet_wait_for_nothing() -> None:
     assert node.core.election.has_met(group.now)
     ask = Vote(other.core.term + 1, other.core.journal.last_index, other.core.journal.last_term,
                True)  # fmt: skip
-    node.core.asked_for_vote(other.name, ask, group.now)
+    node.core.terms.asked_for_vote(other.name, ask, group.now)
     assert node.core.node.vote == other.name
 
 
