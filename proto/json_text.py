@@ -8,6 +8,12 @@ import msgspec
 
 _RAW = msgspec.json.Decoder(msgspec.Raw)  # Reads it without making anything of it.
 _PLACE = re.compile(r"(.*) \(byte (\d+)\)")
+# The first half of a surrogate pair without its second, which msgspec takes for an end too soon.
+_HALF = re.compile(
+    rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})"
+    rb"(?!\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\?$|\\u[0-9a-fA-F]{0,3}$)"
+)
+HALF = "it has half of a surrogate pair"
 MEDIA = "application/json"
 SUFFIX = "+json"
 
@@ -28,7 +34,11 @@ def fault(data: bytes) -> str:
             data.decode()
     except msgspec.DecodeError as error:
         found = _PLACE.fullmatch(str(error).removeprefix("JSON is malformed: "))
-        why, at = (found[1], int(found[2])) if found else ("it ends too soon", len(data))
+        half = None if found else _HALF.search(data)
+        if found:
+            why, at = found[1].replace("invalid utf-16 surrogate pair", HALF), int(found[2])
+        else:
+            why, at = (HALF, half.start(1)) if half else ("it ends too soon", len(data))
     except UnicodeDecodeError as error:
         why, at = "it is not UTF-8", error.start
     except RecursionError:

@@ -118,9 +118,11 @@ def requeue(
         answer = session.ask(request, kind, "requeue dead letters")
         total += answer.requeued
         more = answer.more and not session.dry_run
-    session.done(
-        kind(requeued=total, more=answer.more), f"{many(total, 'dead letter')} to run again."
-    )
+    left_out = answer.left_out
+    said = f"{many(total, 'dead letter')} to run again."
+    if left_out:
+        said += f" {many(left_out, 'dead letter')} left out: another run has the business key."
+    session.done(kind(requeued=total, more=answer.more, left_out=left_out), said)
 
 
 @command(

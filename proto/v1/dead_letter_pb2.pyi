@@ -240,19 +240,25 @@ class RequeueDeadLettersResponse(_message.Message):
 
     REQUEUED_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     requeued: _builtins.int
     """How many."""
     more: _builtins.bool
     """There are others that may fit."""
+    left_out: _builtins.int
+    """How many of those that it looked at fit and stay, since another run has their business key. A
+    further call looks at these again.
+    """
     def __init__(
         self,
         *,
         requeued: _builtins.int = ...,
         more: _builtins.bool = ...,
+        left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["more", b"more", "requeued", b"requeued"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_out", b"left_out", "more", b"more", "requeued", b"requeued"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

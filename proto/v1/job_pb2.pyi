@@ -2327,7 +2327,8 @@ class AuditJobResponse(_message.Message):
     """How many could not be judged."""
     requested: _builtins.int
     """How often somebody asked for runs in the range (a trigger, a requeued dead letter, each
-    scheduled time of a backfill), as far back as the history and the audit log are kept.
+    scheduled time of a backfill), as far back as the history and the audit log are kept. What was
+    requeued by a filter counts once for each run.
     """
     requested_ended: _builtins.int
     """How many of these have an outcome."""

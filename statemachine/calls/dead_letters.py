@@ -32,8 +32,8 @@ LOOK = 16  # Letters that are looked at between two questions for the time.
 
 def all_at_once(view: View, request: Requeue | Purge, actor: str) -> Requeued | Purged:
     """A call in one decision, however long it looks."""
-    done, rest = _go_through(view, Letters(request), is_whole=True)
-    return _answer(view, request, actor, done, more=rest is not None)
+    done, left_out, rest = _go_through(view, Letters(request), is_whole=True)
+    return _answer(view, request, actor, done, left_out, more=rest is not None)
 
 
 def some(view: View, body: Letters, actor: str) -> Requeued | Purged | Letters:
@@ -44,38 +44,43 @@ def some(view: View, body: Letters, actor: str) -> Requeued | Purged | Letters:
         if before is not None:
             assert isinstance(before, Requeued | Purged), before
             return before
-    done, rest = _go_through(view, body, is_whole=False)
+    done, left_out, rest = _go_through(view, body, is_whole=False)
     if rest is not None and not done:
         return rest
-    answer = _answer(view, request, actor, done, more=rest is not None)
+    answer = _answer(view, request, actor, done, left_out, more=rest is not None)
     if request.request_id:
         idempotency.add(view, request.request_id, request, answer)
     return answer
 
 
-def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, Letters | None]:
-    """How many were done, newest first, and where those begin that were not looked at."""
+def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, int, Letters | None]:
+    """How many were done, newest first, how many fit and stay, and where those begin that were not
+    looked at."""
     request = body.request
     number = namespaces.need(view, request.namespace).number
     wanted = filters.parse(request.filter, {"job", "queue", "kind"})
     prefix = keys.in_namespace(keys.DEAD, number)
     found = view.scan_stored(body.begin or prefix, keys.after(prefix))
-    done = 0
+    done, left_out = 0, body.left_out
     for looked, key in zip(count(body.looked), found, strict=False):
         asks = looked > body.looked and (done or looked % LOOK == 0)
         if done == limits.CHANGE_ITEMS or (asks and view.is_full and (done or not is_whole)):
-            return done, Letters(request, key, looked)
+            return done, left_out, Letters(request, key, looked, left_out)
         if looked == limits.LETTERS_LOOKED_AT:
             if done:
-                return done, Letters(request, key, looked)
+                return done, left_out, Letters(request, key, looked, left_out)
             raise _too_few(looked)
-        done += _do(view, request, key, wanted)
-    return done, None
+        is_done = _do(view, request, key, wanted)
+        done += is_done is True
+        left_out += is_done is None
+    return done, left_out, None
 
 
-def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]) -> bool:
-    """Whether a letter fits; then it is requeued or purged. One whose business key another run
-    holds is left where it is."""
+def _do(
+    view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]
+) -> bool | None:
+    """Whether a letter fits; then it is requeued or purged. None: it fits and stays where it is,
+    since another run has its business key."""
     jid, occurrence = keys.run_of(key)
     record = view.need(keys.ended(jid, occurrence), RunRecord)
     job = view.job(jid)
@@ -89,7 +94,7 @@ def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.T
     if isinstance(request, Purge):
         history.forget(view, run)
     elif run_calls.other_holder(view, run) is not None:
-        return False
+        return None
     else:
         run_calls.begin_again(view, run)
     return True
@@ -105,7 +110,7 @@ def _too_few(looked: int) -> Refused:
 
 
 def _answer(
-    view: View, request: Requeue | Purge, actor: str, done: int, *, more: bool
+    view: View, request: Requeue | Purge, actor: str, done: int, left_out: int, *, more: bool
 ) -> Requeued | Purged:
     is_purge = isinstance(request, Purge)
     if done:
@@ -113,4 +118,6 @@ def _answer(
         namespace = request.namespace or namespaces.DEFAULT
         detail = f"{done} dead letters"
         audit_log.add(view, actor, method, namespace, "dead", request, detail)
-    return Purged(purged=done, more=more) if is_purge else Requeued(requeued=done, more=more)
+    if is_purge:
+        return Purged(purged=done, more=more)
+    return Requeued(requeued=done, more=more, left_out=left_out)

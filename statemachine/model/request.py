@@ -209,6 +209,8 @@ class Letters:
     # Where to look on, and how many were looked at before.
     begin: bytes = b""
     looked: int = 0
+    # How many of these fit and stay where they are.
+    left_out: int = 0
 
     @property
     def validate_only(self) -> bool:

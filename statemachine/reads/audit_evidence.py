@@ -185,6 +185,20 @@ class Evidence:
         live, past = keys.of_job(keys.RUN, self.jid), keys.of_job(keys.ENDED, self.jid)
         return _runs(self.view, (live, keys.after(live)), (past, keys.after(past)))
 
+    @cached_property
+    def requeued(self) -> dict[int, RunRecord]:
+        """Those of its runs that were dead letters and began again, by where they stand."""
+        jid, stored = self.jid, self.view.stored
+        found: dict[int, RunRecord] = {}
+        for table, place_of in ((keys.RUN, keys.run_of), (keys.ENDED, keys.ended_of)):
+            low = keys.of_job(table, jid)
+            entries = stored.scan(low, keys.after(low))
+            for key, value in islice(entries, limits.AUDIT_TIMES - len(found)):
+                run = parse(key, value, RunRecord)
+                if run.exempt & RunRecord.EXEMPT_DEADLINE:
+                    found[place_of(key)[1]] = run
+        return found
+
     @property
     def has_all_runs(self) -> bool:
         return len(self.runs) <= limits.AUDIT_TIMES

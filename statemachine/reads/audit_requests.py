@@ -58,6 +58,7 @@ def look(
     triggers: list[AuditEntryRecord] = []
     backfills: list[AuditEntryRecord] = []
     letters: list[AuditEntryRecord] = []
+    by_filter = False
     subject = f"job/{job.name}"
     for note in evidence.notes.found:
         if not first <= note.at_ms < end:
@@ -68,12 +69,15 @@ def look(
             backfills.append(note)
         elif note.method == "RequeueDeadLetter" and note.subject.startswith(run_prefix):
             letters.append(note)
+        by_filter |= note.method == "RequeueDeadLetters"
     if triggers and not evidence.has_all_runs:
         why = f"it has over {limits.AUDIT_TIMES} runs, so what was triggered is not looked for"
         asked.findings.append(Finding(triggers[0].at_ms, why, UNJUDGED, count=len(triggers)))
     elif triggers:
         _triggers(asked, triggers, evidence)
     _letters(asked, letters, evidence)
+    if by_filter:
+        _by_filter(asked, letters, evidence)
     _backfills(asked, backfills, job, state, plan, evidence)
     return asked
 
@@ -114,6 +118,17 @@ def _letters(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence)
             asked.asked += 1
             why = f"{note.subject} was requeued at {iso_text(note.at_ms)}, and did not begin again"
             asked.lost(note.at_ms, why)
+
+
+def _by_filter(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence) -> None:
+    """A call for all that fit a filter does not note which ones these were; but a run says that it
+    was requeued. Each that has no note of its own counts once."""
+    places = (keys.run_key(note.subject.removeprefix("run/")) for note in notes)
+    own = {place[1] for place in places if place is not None}
+    for occurrence, run in evidence.requeued.items():
+        if occurrence not in own:
+            asked.asked += 1
+            asked.has(run)
 
 
 def _backfills(

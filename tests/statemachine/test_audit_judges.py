@@ -516,6 +516,24 @@ def test_a_letter_that_was_requeued_is_counted(machine: Machine) -> None:
     assert (answer.requested, answer.requested_ended, answer.requested_under_way) == (7, 0, 7)
 
 
+def test_letters_that_were_requeued_by_a_filter_are_counted(machine: Machine) -> None:
+    machine.create("a", retry=job_pb2.RetryPolicy(max_attempts=1), overlap=ALLOW)
+    for _ in range(3):
+        machine.trigger("a")
+    for lease in machine.grant("w1"):
+        machine.fail(lease)
+    machine.advance(1)
+    one = machine.ended("a")[0].id
+    machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=one))
+    machine.do(dead_letter_pb2.RequeueDeadLettersRequest())
+    machine.succeed(machine.grant("w1")[0])
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert (answer.requested, answer.requested_ended, answer.requested_under_way) == (6, 2, 4)
+
+
 def test_a_letter_that_did_not_begin_again_is_named(machine: Machine) -> None:
     triggered(machine)
     [lease] = machine.grant("w1", 1)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from raftsched.proto.v1 import dead_letter_pb2, job_pb2
+from raftsched.proto.v1 import dead_letter_pb2, job_pb2, run_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Steps, unlimited
 from raftsched.statemachine.core.instants import duration
@@ -21,6 +21,7 @@ Purge = dead_letter_pb2.PurgeDeadLettersRequest
 Purged = dead_letter_pb2.PurgeDeadLettersResponse
 Requeue = dead_letter_pb2.RequeueDeadLettersRequest
 Requeued = dead_letter_pb2.RequeueDeadLettersResponse
+Unique = run_pb2.UniqueKey
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 QUEUE_MS = job_pb2.Timeouts(queue=duration(SECOND_MS))
 
@@ -128,3 +129,21 @@ def test_it_comes_to_the_same_as_in_one_decision(seed: int) -> None:
     left = [m.do_all(Purge(filter="kind=timeout.queue")) for m in (at_once, in_steps)]
     assert (states[0], left[0]) == (states[1], left[1]), f"seed {seed}"
     in_steps.check()
+
+
+def test_a_call_says_how_many_it_leaves_out() -> None:
+    """Their business key belongs to another run by now."""
+    machine = dead("a", "a")
+    key = Unique(key="order-1")
+    machine.do(job_pb2.TriggerJobRequest(job="a", unique=key))
+    machine.advance(2 * SECOND_MS)
+    machine.fire_all()
+    holder = machine.trigger("a", unique=key)
+    machine.new_budget = lambda: Steps(1)
+
+    answer, _ = ask(machine, Requeue(filter="job=a"))
+
+    assert answer == Requeued(requeued=2, left_out=1)
+    assert ask(machine, Requeue())[0] == Requeued(left_out=1)
+    assert machine.run(holder.id).state == run_pb2.RUN_STATE_PENDING
+    machine.check()
