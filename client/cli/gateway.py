@@ -149,8 +149,9 @@ async def _serve(
     logging.basicConfig(handlers=[log], level=logging.WARNING)
     own = logging.getLogger("raftsched.gateway")
     own.setLevel(logging.WARNING if quiet else logging.INFO)
-    # What one caller waits for is told to that caller.
-    logging.getLogger("raftsched.client").setLevel(logging.ERROR)
+    # What one caller waits for, or sent that is no HTTP, is told to that caller.
+    for name in ("raftsched.client", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     async with _client(session) as client, _client(session) as strangers:
         served = Port(Gateway(client, strangers, settings), settings)
         try:

@@ -127,9 +127,12 @@ class _Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP: say why, in the form of all refusals."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            # It comes behind an answer, which a second one would follow as if asked for.
+            self.transport.close()
+            return
         error = sys.exc_info()[1]
-        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-        if status == 431:
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
             refused = Refused(
                 "LIMIT_EXCEEDED",
                 f"the head of the request has over {HEAD_BYTES:,} bytes; send fewer or shorter "
@@ -141,7 +144,7 @@ class _Connection(H11Protocol):
             why = str(error) or msg
             refused = Refused(
                 "REQUEST_MALFORMED", f"this is no HTTP/1.1: {why}; ask with a client of HTTP",
-                {"detail": why}, status=status,
+                {"detail": why},
             )  # fmt: skip
         self._refuse(refused)
 

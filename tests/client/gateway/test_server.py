@@ -1,0 +1,154 @@
+"""Connections: how many, how long, and what is said to what is no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from raftsched.client.gateway import app, server
+from raftsched.client.gateway.config import HEAD_BYTES, Limits, Settings
+
+from ..stage import Stage
+from .served import Served, serving
+
+
+def refusal(answer: bytes) -> tuple[int, str, Any]:
+    """Status, reason and metadata of an answer as it came."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    details = json.loads(body)["error"]["details"][0]
+    return int(head.split()[1]), details["reason"], details["metadata"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nX\x00y: 1\r\n\r\n",
+    ],
+)  # fmt: skip
+async def test_what_is_no_http_is_told_so(data: bytes, gateway: Served) -> None:
+    status, reason, metadata = refusal(await gateway.raw(data + b"\r\n\r\n"))
+    assert (status, reason) == (400, "REQUEST_MALFORMED")
+    assert metadata["detail"]
+
+
+async def test_what_is_no_http_behind_an_answer_is_not_answered(gateway: Served) -> None:
+    head = b"POST /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(head)
+    first = await reader.readuntil(b"}}\n")
+    assert first.startswith(b"HTTP/1.1 404")
+    writer.write(b"no chunk\r\n")
+    assert await rest_of(reader) == b""
+    writer.close()
+
+
+async def test_a_head_that_is_too_long_is_refused_by_name(gateway: Served) -> None:
+    data = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * HEAD_BYTES
+    status, reason, metadata = refusal(await gateway.raw(data))
+    assert (status, reason, metadata["limit"]) == (431, "LIMIT_EXCEEDED", "head")
+
+
+async def test_a_head_must_come_soon(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_S", 0.1)
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(b"GET / HTTP/1.1\r\nHo")
+    assert await rest_of(reader) == b""
+    writer.close()
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+    # The next one has begun, and does not come.
+    await reader.readuntil(b"{}\n")
+    writer.write(b"GET /v1")
+    assert await rest_of(reader) == b""
+    writer.close()
+
+
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the other side closes, or breaks the connection off."""
+    async with asyncio.timeout(20):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+async def test_a_body_must_come_soon(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "BODY_S", 0.1)
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    status, reason, _ = refusal(await gateway.raw(head + b"Content-Length: 10\r\n\r\n{"))
+    assert (status, reason) == (408, "DEADLINE_PASSED")
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(
+    gateway: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READ_S", 0.2)
+    for number in range(20):
+        body = {"name": f"j{number}", "callback_url": "https://a.example", "payload": "x" * 60_000}
+        assert (await gateway.ask("POST", "/api/v1/jobs", body)).status == 201
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port, limit=1 << 10)
+    for _ in range(40):
+        writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    # It is broken off although it goes on asking.
+    async with asyncio.timeout(20):
+        while not writer.transport.is_closing():
+            writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await asyncio.sleep(0.05)
+    del reader
+
+
+@pytest.mark.parametrize(
+    ("limits", "name", "status"),
+    [
+        (Limits(connections=2), "connections", 503),
+        (Limits(connections_by_address=2), "connections_by_address", 429),
+    ],
+)
+async def test_connections_are_bounded(
+    limits: Limits, name: str, status: int, stage: Stage
+) -> None:
+    async with serving(stage.endpoints, Settings(limits)) as gateway:
+        held = [await asyncio.open_connection(gateway.host, gateway.port) for _ in range(2)]
+        # They are counted as the loop takes them.
+        got = refusal(await gateway.raw(b""))
+        assert got[:2] == (status, "NODE_LIMIT")
+        assert got[2]["limit"] == name
+        for _, writer in held:
+            writer.close()
+            await writer.wait_closed()
+        async with asyncio.timeout(20):
+            while (await gateway.ask("GET", "/v1/jobs")).status != 200:
+                await asyncio.sleep(0.02)
+
+
+async def test_bodies_are_bounded_together(stage: Stage) -> None:
+    async with serving(stage.endpoints, Settings(Limits(body_mb=1))) as gateway:
+        head = (
+            b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 700000\r\n\r\n{"
+        )
+        _, writer = await asyncio.open_connection(gateway.host, gateway.port)
+        writer.write(head)
+        async with asyncio.timeout(20):
+            while True:
+                status, reason, metadata = refusal(await gateway.raw(head + b" " * 699_999))
+                if reason == "NODE_LIMIT":
+                    break
+        assert (status, metadata["limit"]) == (503, "body_mb")
+        writer.close()
+
+
+async def test_requests_on_one_connection_are_answered_in_order(gateway: Served) -> None:
+    asked = [f"/v1/nothing-{number}" for number in range(5)]
+    lines = "".join(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for path in asked)
+    last = "GET /v1/last HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    answer = (await gateway.raw((lines + last).encode())).decode()
+    places = [answer.index(f'"path":"{path}"') for path in [*asked, "/v1/last"]]
+    assert places == sorted(places)
