@@ -183,6 +183,17 @@ def hashes(tree: ast.Module) -> Iterator[ast.Call]:
                 yield node
 
 
+def other_starters(files: Iterator[Source]) -> list[str]:
+    """A node as a process is started in one way, by what `cluster/local/` makes of its command."""
+    return [
+        f"{name}:{node.lineno}: cluster/local/ starts nodes; use its NodeProcesses"
+        for _, name, tree in files
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value == "raftsched.cluster.main"
+        and not name.startswith("cluster/local/")
+    ]  # fmt: skip
+
+
 def long_functions(files: Iterator[Source]) -> list[str]:
     return [
         f"{name}:{node.lineno}: {node.name} is longer than {LINES_PER_FUNCTION_MAX} lines"
@@ -195,7 +206,7 @@ def long_functions(files: Iterator[Source]) -> list[str]:
 
 RULES = [
     wrong_directions, wrong_order, closed_doors, absolute_imports, wrong_doors, worldly_rules,
-    long_functions,
+    other_starters, long_functions,
 ]  # fmt: skip
 
 
@@ -224,6 +235,7 @@ PLANTED = [
     (worldly_rules, "statemachine/x.py", "from random import choice"),
     (worldly_rules, "statemachine/x.py", "import datetime\ndatetime.datetime.now()"),
     (worldly_rules, "statemachine/x.py", "order = hash('a')"),
+    (other_starters, "chaos/x.py", 'command = ["-m", "raftsched.cluster.main", "node"]'),
     (long_functions, "chaos/x.py", "def f():\n" + "    pass\n" * LINES_PER_FUNCTION_MAX),
 ]
 
