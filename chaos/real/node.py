@@ -23,6 +23,7 @@ import msgspec
 
 from ...cluster import main
 from ...cluster.local.nodes import ProgramOf
+from ...cluster.node import damage_watch, node_spec
 from ...cluster.node import node as nodes
 from ...cluster.node.applier import Replica
 from ...cluster.raft import driver
@@ -173,8 +174,8 @@ def take_over(hand: Hand) -> None:
 
     for module, name, thing in (
         (nodes, "RealDisk", Disk),
-        (nodes, "Replica", State),
-        (nodes, "time", Clock(hand)),
+        (damage_watch, "Replica", State),
+        (node_spec, "time", Clock(hand)),
         (driver, "Links", Peers),
     ):
         setattr(module, name, thing)

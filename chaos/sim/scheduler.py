@@ -158,16 +158,13 @@ class SchedulerNode(SimNode):
         self.sessions = kit.sessions(
             self.clock_ms, self.steady.now_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
         )
+        troubles = WatchedTroubles(self.name, self.steady.now_ms, self.clock, self.judge)
         self.leader = kit.leader(
             self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock,
-            self.new_budget,
+            self.new_budget, troubles=troubles, clock_is_sure=False,
         )  # fmt: skip
-        self.leader.clock_is_sure = False
-        self.leader.troubles = WatchedTroubles(
-            self.name, self.steady.now_ms, self.clock, self.judge
-        )
         self.known = PeerDirectory(self.name, self.replica, self.wall_ms, self.clock)
-        self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))
+        self.replica.on_change(lambda index, data, meta: self.known.applied(meta))
         self.later(self.world.dice.random(), self.tick)
         self.set_clock()
 
@@ -195,7 +192,7 @@ class SchedulerNode(SimNode):
         skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
         if skew_ms and not self.leader.skew_ms:
             self.world.tell(f"{self.name} is {skew_ms} ms away from the others")
-        self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.steady.sure
+        self.leader.clock_compared(skew_ms, is_sure=self.steady.sure)
         if skew_ms and self.leader.leading:
             try:
                 core.transfer(None, self.clock(), lambda _: None)

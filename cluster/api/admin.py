@@ -99,24 +99,24 @@ class ClusterCalls:
         faults_ += self._taken(request.name, said)
         if faults_:
             raise Refused.of(faults_)
-        core = self.node.driver.core
-        if request.name in core.config.members:
+        consensus = self.node.consensus
+        if request.name in consensus.members:
             raise refusals.refused(
                 Reason.ERROR_REASON_NAME_EXISTS,
                 f"{request.name} is a member already; 'raftsched cluster status' shows all",
                 kind="node",
                 name=request.name,
             )
-        applicant = core.applicants.get(request.name)
-        if applicant is not None and applicant[1] != request.peer_address:
+        listens = consensus.address_of_applicant(request.name)
+        if listens and listens != request.peer_address:
             raise refusals.refused(
                 Reason.ERROR_REASON_FIELD_INVALID,
                 f"peer_address is {request.peer_address}, but {request.name} says that it listens "
-                f"on {applicant[1]}; give that, or change its configuration",
+                f"on {listens}; give that, or change its configuration",
                 field="peer_address",
             )
         if request.validate_only:
-            return self._tried(partial(core.admitting, request.name, request.client_address))
+            return self._tried(partial(consensus.check_add, request.name, request.client_address))
         add = partial(self.node.driver.add_member, request.name, request.client_address)
         return await self._change(call, add)
 
@@ -124,9 +124,9 @@ class ClusterCalls:
         """Take a node out of the cluster."""
         self._need(request.node)
         if request.validate_only:
-            core = self.node.driver.core
-            shown = self._tried(partial(core.removing, request.node))
-            left = len({*core.config.voters} - {request.node})
+            consensus = self.node.consensus
+            shown = self._tried(partial(consensus.check_remove, request.node))
+            left = len({*consensus.voters} - {request.node})
             shown.problems.extend(filter(None, [too_few(left, len(self.node.spec.members))]))
             return shown
         return await self._change(call, partial(self.node.driver.remove_member, request.node))
@@ -138,11 +138,11 @@ class ClusterCalls:
         if faults_:
             raise Refused.of(faults_)
         peer, client = request.peer_address, request.client_address
-        member = self.node.driver.core.config.members[request.node]
+        member = self.node.consensus.members[request.node]
         if (peer or member.address, client or member.client) == (member.address, member.client):
             return self.view.show()
         if request.validate_only:
-            return self._tried(partial(self.node.driver.core.moving, request.node, peer, client))
+            return self._tried(partial(self.node.consensus.check_move, request.node, peer, client))
         move = partial(self.node.driver.move_member, request.node, peer, client)
         return await self._change(call, move)
 
@@ -202,7 +202,7 @@ class ClusterCalls:
         )
 
     def _need(self, name: str) -> None:
-        members = self.node.driver.core.config.members
+        members = self.node.consensus.members
         if name not in members:
             raise refusals.refused(
                 Reason.ERROR_REASON_NODE_NOT_FOUND,
@@ -217,14 +217,14 @@ class ClusterCalls:
         if request.node:
             self._need(request.node)
         if request.node != self.node.name and request.validate_only:
-            self._need_heir(request.node)
+            self._need_target(request.node)
         elif request.node != self.node.name:
             await self._hand_over(call, request.node)
         return self.view.show()
 
-    def _need_heir(self, target: str) -> None:
+    def _need_target(self, target: str) -> None:
         try:
-            self.node.driver.core.transfer_target(target or None)
+            self.node.consensus.check_transfer(target)
         except faults.Refused as refused:
             raise self._stays(target, str(refused)) from refused
 
@@ -256,15 +256,15 @@ class ClusterCalls:
             return await self._pass_to(call, request)
         if request.validate_only:
             if node.leads and not request.resume:
-                self._need_heir("")
+                self._need_target("")
             return self.view.show()
         if request.resume:
-            node.draining = False
+            node.resume()
             self.shed("")
             return self.view.show()
         if node.leads:
             await self._hand_over(call, "")
-        node.draining = True
+        node.drain()
         self.shed(f"{node.name} was told to drain")
         return self.view.show()
 
@@ -283,14 +283,14 @@ class ClusterCalls:
         self, call: Call, request: cluster_pb2.TakeSnapshotRequest
     ) -> cluster_pb2.TakeSnapshotResponse:
         """Write a snapshot now, unless there is one of this very state."""
-        node, core = self.node, self.node.driver.core
-        revision, index = node.revision, core.last_applied
-        while not request.validate_only and core.snapshots.last_index < index:
+        node, consensus = self.node, self.node.consensus
+        revision, index = node.revision, consensus.applied_index
+        while not request.validate_only and consensus.snapshot_index < index:
             if node.status().full:
                 raise refusals.disk_full(node.name)
-            core.make_snapshot()
+            consensus.make_snapshot()
             await asyncio.sleep(SNAPSHOT_LOOK_S)
-        latest = core.snapshots.latest
+        latest = consensus.latest_snapshot
         size = sum(file.size for file in latest.files) if latest is not None else 0
         return cluster_pb2.TakeSnapshotResponse(revision=revision, size=size)
 
@@ -329,7 +329,7 @@ class ClusterCalls:
 
     def _need_level(self, level: int) -> None:
         """Refuse what a member could not apply: it would end there."""
-        for name in self.node.driver.core.config.members:
+        for name in self.node.consensus.members:
             about = self.node.peer_infos.get(name)
             if name != self.node.name and (about is None or about.feature_level < level):
                 why = "has not said what it knows" if about is None else f"runs {about.version}"

@@ -232,7 +232,7 @@ class Access:
     async def _catch_up(self, call: Call) -> None:
         """Return when this node knows all that was so when the call came."""
         until = call.began + min(CATCH_UP_S, call.timeout())
-        while self.node.driver.staleness() > (now := time.monotonic()) - call.began:
+        while self.node.staleness() > (now := time.monotonic()) - call.began:
             if now >= until or self._waiting >= WAITING_MAX:
                 raise self.node.nobody_leads()
             self._waiting += 1

@@ -42,7 +42,7 @@ class BackupCalls:
         """Send an archive. Whatever ends this, the files go."""
         self.admit(call, request)
         node = self.node
-        if node.known.diverged:
+        if node.directory.diverged:
             raise refusals.state_diverged(node.name)
         if node.status().full:
             raise refusals.disk_full(node.name)

@@ -13,7 +13,7 @@ from ...statemachine.model.record import UsageRecord, parse
 from ...statemachine.runs import set_aside
 from ..node import build, damage
 from ..node.event_feed import Feed
-from ..node.node import STALE_MAX, Node
+from ..node.node import Node
 from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo
 from ..raft.manifest import folder_of
 from ..raft.port import Peer, Status
@@ -28,6 +28,7 @@ ROLES = {
     "candidate": Shown.ROLE_CANDIDATE,
 }
 BEHIND_ENTRIES = 10_000
+STALE_MAX = 10.0  # Seconds without a message of a leader that are a problem of the cluster.
 EXPIRES_SOON_S = 14 * 86_400
 # Sums over thousands of namespaces take tens of milliseconds of the loop, and anybody who may look
 # may ask: those over more than so many are told again for a while.
@@ -145,7 +146,7 @@ class StatusView:
             set_ms(one.time, trouble.at_ms)
 
     def _tell_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
-        latest = self.node.driver.core.snapshots.latest
+        latest = self.node.consensus.latest_snapshot
         if latest is not None:
             folder = self.node.disk.root / folder_of(latest.index)
             set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
@@ -209,11 +210,11 @@ class StatusView:
                 "others in their place; look at its disk and its log, then remove "
                 f"{self.node.spec.folder / damage.ASIDE}."
             )
-        if self.node.known.diverged:
+        if self.node.directory.diverged:
             yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
         for one in shown.nodes:
             yield from self._problems_of(one, shown)
-        yield from self.node.known.differences()
+        yield from self.node.directory.differences()
         yield from self._set_aside(shown)
 
     def _stand_still(self) -> Iterator[str]:
@@ -261,16 +262,15 @@ class StatusView:
     def _problems_of(self, one: Shown, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
         name = one.name
         if not one.reachable:
-            refused = self.node.driver.links.refused.get(name)
+            refused = self.node.consensus.refusal_of(name)
             why = f": {name} {refused}" if refused else ""
             yield f"{name} is not reachable from {shown.node}{why}."
-            core = self.node.driver.core
-            if name in core.connected and not core.members.is_member(name):
+            if self.node.consensus.is_replaced(name):
                 yield (
                     f"The folder of {name} was taken for lost, and another one has its place; stop "
                     "it, empty this folder or put back the other one, start it again."
                 )
-            seen_at = self.node.driver.foreign.get(name)
+            seen_at = self.node.consensus.foreign_at(name)
             if seen_at is not None and self.node.spec.seconds() - seen_at < FRESH:
                 yield (
                     f"The folder of {name} holds another history of this cluster, from before or "

@@ -149,7 +149,7 @@ class EventCalls:
     def _check(self) -> None:
         if self.node.draining:
             raise refusals.draining(self.node.name, self.node.leader_address)
-        if self.node.driver.staleness() > STALE_S and self.clock() - self._began > STALE_S:
+        if self.node.staleness() > STALE_S and self.clock() - self._began > STALE_S:
             raise refusals.refused(
                 Reason.ERROR_REASON_NO_QUORUM,
                 f"{self.node.name} has heard from no leader for {STALE_S:.0f} s, so it does not "

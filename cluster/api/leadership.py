@@ -1,7 +1,7 @@
 """Who waits for a leader, and who must know when it changes.
 
-One look at the node serves all that wait, however many they are: when consensus says that another
-one leads, and every few milliseconds.
+One look at the node serves all that wait, however many they are: whenever the node says that
+another one may lead.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 
 from .node_port import Node
-
-LOOK_S = 0.02
 
 
 class Leadership:
@@ -25,8 +23,12 @@ class Leadership:
         # Since when it is so, as this node saw it: milliseconds since 1970.
         self.since_ms = time.time_ns() // 1_000_000
         self._waiters: set[asyncio.Future[None]] = set()
-        # Called on the loop after each change.
-        self.listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
+        node.on_leader_change(self._look)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have a listener called on the loop after each change."""
+        self._listeners.append(listener)
 
     async def changed(self, timeout: float) -> None:
         """Return when somebody else leads, or after a while."""
@@ -54,8 +56,8 @@ class Leadership:
         """Where clients reach the leader, if another node leads; empty when none is known."""
         return "" if self.node.leader_name == self.node.name else self.node.leader_address
 
-    def look(self) -> None:
-        """Tell all that wait when something has changed; called every LOOK_S."""
+    def _look(self) -> None:
+        """Wake all that wait, if something has changed."""
         present = self._present()
         if present == self._known:
             return
@@ -66,7 +68,7 @@ class Leadership:
         for future in waiters:
             if not future.done():
                 future.set_result(None)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener()
 
     def _present(self) -> tuple[bool, str, int]:

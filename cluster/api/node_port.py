@@ -28,31 +28,8 @@ class Answer(Protocol):
         """How old it may be, if it is a stale one."""
 
 
-class Core(Protocol):
-    """What is asked of consensus itself."""
-
-    @property
-    def journal(self) -> Log: ...
-
-
-class Driver(Protocol):
-    """What is asked of consensus on the loop."""
-
-    # Called when another node leads, or none, as far as this one knows.
-    leader_moved: Callable[[], None]
-
-    @property
-    def core(self) -> Core: ...
-
-    def staleness(self) -> float:
-        """How old the applied state is at most, in seconds."""
-
-
 class Node(Protocol):
     """One node, as those see it who pass calls to it."""
-
-    # New calls are refused.
-    draining: bool
 
     @property
     def name(self) -> str: ...
@@ -61,7 +38,21 @@ class Node(Protocol):
     def replica(self) -> State: ...
 
     @property
-    def driver(self) -> Driver: ...
+    def journal(self) -> Log: ...
+
+    @property
+    def draining(self) -> bool:
+        """New calls are refused."""
+
+    def drain(self) -> None:
+        """Take no more calls, and give leadership away as soon as it is here."""
+
+    def staleness(self) -> float:
+        """How old the applied state is at most, in seconds."""
+
+    def on_leader_change(self, listener: Callable[[], None]) -> None:
+        """Have a listener called on the loop whenever another node may lead, or be found
+        elsewhere."""
 
     @property
     def serves(self) -> bool:
@@ -117,18 +108,18 @@ class Node(Protocol):
     @property
     def sessions(self) -> Sessions: ...
 
-    async def barrier(self, timeout: float) -> None:
+    def barrier(self, timeout: float) -> Awaitable[None]:
         """Return when all that was acknowledged before is applied here; on the leader only."""
 
     def write(self, body: Message, actor: str, timeout: float) -> Awaitable[Message]: ...
 
-    async def ask(self, body: object, actor: str, timeout: float) -> object:
+    def ask(self, body: object, actor: str, timeout: float) -> Awaitable[object]:
         """As `write`, for a request of any kind that the rules know."""
 
-    async def read(
+    def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
         caller: str = "", finish: Callable[[Message], None] = ...,
-    ) -> Answer:  # fmt: skip
+    ) -> Awaitable[Answer]:  # fmt: skip
         """Answer a read. Reads that look at much take turns between callers; `finish` is done to
         the answer where it is made, which may be on a thread."""
 

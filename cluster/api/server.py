@@ -34,7 +34,7 @@ from .events import EventCalls
 from .forward import Peers
 from .health import SERVICE, Health
 from .lasting import Lasting
-from .leadership import LOOK_S, Leadership
+from .leadership import Leadership
 from .node_port import Node
 from .observer import Nobody, Observer
 from .rates import Rates
@@ -44,7 +44,7 @@ from .streaming import Follow, Streams
 from .unary import Calls, OwnCall
 from .unread import Unread
 from .wait_run import Waits
-from .worker_stream import Work
+from .worker_stream import LOOK_S, Work
 from .worker_unary import WorkerCalls
 
 MESSAGE_MAX = 4 << 20
@@ -111,18 +111,16 @@ class Server:
         observer = metrics or Nobody()
         self._peers = Peers(node.name, peer_credentials)
         self._leadership = Leadership(node)
-        # Whoever waits for a leader need not wait for the next look.
-        node.driver.leader_moved = self._leadership.look
         self._strangers = Strangers()
         self._health = Health(services(), self.shares.limits, self._strangers)
         self._access = Access(node, self.shares.limits.failures)
-        self.feed = Feed(node.replica, node.driver.core.journal)
+        self.feed = Feed(node.replica, node.journal)
         self.events = EventCalls(
             node, self.feed, self._access.admit, self.shares.answers, self._unread
         )
         self._lasting = Lasting(self._access.check)
         self._waits = Waits(node, self.shares.waits, self._lasting)
-        self._leadership.listeners.append(self._waits.wake_all)
+        self._leadership.on_change(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
         real = cast("RealNode", node)
         view = StatusView(real, self.feed, self._leadership, observer, self.refused)
@@ -207,7 +205,6 @@ class Server:
         """The one clock of the services."""
         loop = asyncio.get_running_loop()
         while True:
-            self._leadership.look()
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
             self.work.look(loop.time())
             self._lasting.look(loop.time())
@@ -242,7 +239,7 @@ class Server:
 
     async def drain(self, reason: str) -> None:
         """This node stops: new calls are refused, streams end with a word."""
-        self.node.draining = True
+        self.node.drain()
         self._shed(reason)
         self._health.close()
 

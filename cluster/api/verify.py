@@ -97,10 +97,12 @@ class Verifier:
             await asyncio.sleep(0.01)
             said = self._said()
         found = {name: about for name, about in said.items() if about is not None}
-        mine = {name: node.known.fingerprint_at(about.revision) for name, about in found.items()}
+        mine = {
+            name: node.directory.fingerprint_at(about.revision) for name, about in found.items()
+        }
         known = {name: about for name, about in found.items() if mine[name] is not None}
         lowest = min((about.revision for about in known.values()), default=node.revision)
-        own = node.known.fingerprint_at(lowest) or node.replica.meta.fingerprint
+        own = node.directory.fingerprint_at(lowest) or node.replica.meta.fingerprint
         answer.revision = lowest
         answer.fingerprints[node.name] = own.hex()
         for name, about in known.items():

@@ -38,7 +38,7 @@ class Waits:
     def __init__(self, node: Node, share: CallerShare, lasting: Lasting) -> None:
         self.node, self.share, self.lasting = node, share, lasting
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
-        node.replica.listeners.append(self._applied)
+        node.replica.on_change(self._applied)
 
     async def wait(self, call: Call, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
         """The run once it has ended, or as it is when the time is over."""
@@ -101,5 +101,5 @@ class Waits:
                 future.set_result(None)
 
     def close(self) -> None:
-        self.node.replica.listeners.remove(self._applied)
+        self.node.replica.forget(self._applied)
         self.wake_all()

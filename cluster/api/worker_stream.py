@@ -31,10 +31,11 @@ from . import body, places
 from .call import Call, Context
 from .caller_limits import CallerShare, CallerShares
 from .frames import Heads, take
-from .leadership import LOOK_S, Leadership
+from .leadership import Leadership
 from .node_port import Node
 from .strangers import Strangers
 
+LOOK_S = 0.02  # How often the server looks at a share of the streams.
 FRAME_MAX = 3 << 20
 PRE_SERIALIZED_MAX = 32  # Lists of words for one worker that one change may hold, and more.
 HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.

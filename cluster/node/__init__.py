@@ -8,6 +8,7 @@ Others may use:
 * bootstrap_token: the secret that makes the first access token.
 * build: which sources, zones and libraries this process runs on.
 * clock: the wall clock, which jumps only when others agree.
+* damage_watch: looks for files that are not what was written; chaos plants its own state there.
 * damage: what becomes of files that are not what was written.
 * event_feed: the events of the cluster, read from the journal.
 * hello: what a worker says of itself, checked.
@@ -15,6 +16,7 @@ Others may use:
 * limits: what callers may hold of a node.
 * memory: gives back what was freed.
 * node: all of this together, as services know it.
+* node_spec: what a node must know to start.
 * peer_info: what nodes tell each other of themselves.
 * pending: a request in a change, and whoever waits for it.
 * refusals: what the server itself refuses.

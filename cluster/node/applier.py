@@ -37,13 +37,20 @@ class Applied:
         self.meta = machine.read_meta(store)
         # The last entry that changed something; entries decided on another state do not.
         self.changed_at = self.meta.applied_index
-        # Told of each change after it is applied, on the loop.
-        self.listeners: list[Listener] = []
+        self._listeners: list[Listener] = []
         # Seconds it took to write the last change.
         self.wrote_s = 0.0
         # A change that was decided here and is on its way, and the same when it is prepared.
         self._expected: tuple[bytes, Change | None] = (b"", None)
         self._prepared: machine.Prepared | None = None
+
+    def on_change(self, listener: Listener) -> None:
+        """Have a listener called on the loop after each change is applied."""
+        self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Call it no more."""
+        self._listeners.remove(listener)
 
     def applied(self) -> int:
         return self.meta.applied_index
@@ -69,7 +76,7 @@ class Applied:
             return
         self.changed_at = index
         self.wrote_s = perf_counter() - began
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(index, prepared, self.meta)
 
     def _write(self, index: int, prepared: machine.Prepared) -> bool:

@@ -17,6 +17,9 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ...statemachine.core.store import Store
+from ...statemachine.tenants import access
+
 logger = logging.getLogger(__name__)
 
 BOOTSTRAP = "bootstrap-secret"  # The file in the folder that makes the first access token.
@@ -54,6 +57,19 @@ class Bootstrap:
         self.digest = b""
         # Whether an earlier process may have left the file.
         self._unsure = True
+
+    @property
+    def place(self) -> str:
+        """Where the secret is found, for people."""
+        return str(self.file) if self.digest else BOOTSTRAP
+
+    def look(self, store: Store, *, is_wanted: bool) -> None:
+        """Have a secret as long as it is wanted and there is no token."""
+        closed = access.any_token(store)
+        if closed and self.open_still:
+            self.close(used_by(*access.first_token(store)))
+        elif is_wanted and not self.digest and not closed:
+            self.open()
 
     def open(self) -> None:
         """Read the secret, or make one. OSError when the folder cannot be written to."""

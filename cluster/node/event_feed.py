@@ -61,8 +61,9 @@ class State(Protocol):
     @property
     def meta(self) -> MetaRecord: ...
 
-    @property
-    def listeners(self) -> list[Callable[[int, Prepared, MetaRecord], None]]: ...
+    def on_change(self, listener: Callable[[int, Prepared, MetaRecord], None]) -> None: ...
+
+    def forget(self, listener: Callable[[int, Prepared, MetaRecord], None]) -> None: ...
 
     @property
     def store(self) -> Store: ...
@@ -104,7 +105,7 @@ class Feed:
         self._oldest = (-1, 0)
         # Watchers that wait; without any, a change that is applied costs nothing here.
         self._waiting = 0
-        state.listeners.append(self._applied)
+        state.on_change(self._applied)
 
     @property
     def revision(self) -> int:
@@ -153,7 +154,7 @@ class Feed:
         return await asyncio.shield(future)
 
     def close(self) -> None:
-        self._state.listeners.remove(self._applied)
+        self._state.forget(self._applied)
         self._helper.shutdown(wait=False, cancel_futures=True)
 
     def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from types import MappingProxyType
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -143,23 +144,28 @@ class Leader:
         seconds: Callable[[], float],
         new_budget: Callable[[], budget.Budget] | None = None,
         steps: LoopSteps | None = None,
+        troubles: Troubles | None = None,
+        leader_address: Callable[[], str] = str,
+        *,
+        clock_is_sure: bool = True,
+        clock_stands_still: bool = False,
     ) -> None:
+        """`leader_address`: where clients find the leader, as far as this node knows. A clock that
+        stands still goes on only when somebody moves it, who then calls `step`."""
         self.steps = steps or LoopSteps(name, now_ms, seconds)
         # Zones that a member does not know, with its name.
-        self.lacking: Mapping[str, str] = {}
+        self._lacking: Mapping[str, str] = {}
         # How long one kind of work in a decision may take; None: as the clock says (shares.py).
         self.new_budget = new_budget
         self.name, self.applied, self.consensus = name, applied, consensus
         self.sessions, self.now_ms, self.seconds = sessions, now_ms, seconds
         self.leading = False
-        # Where clients find the leader, as far as this node knows.
-        self.leader_address: Callable[[], str] = str
+        self._leader_address = leader_address
         # How far those of a majority are from this clock, when that is too far to fire.
         self.skew_ms = 0
         # It was compared with others since the start; until then nothing is decided.
-        self.clock_is_sure = True
-        # It goes on only when somebody moves it, who then calls `step`.
-        self.clock_stands_still = False
+        self.clock_is_sure = clock_is_sure
+        self._clock_stands_still = clock_stands_still
         self.done = LoopTotals()
         self._waiting = CallQueue()
         # Parts that the last change had no room for: they come first of their kind.
@@ -167,7 +173,7 @@ class Leader:
         # Something failed in the last decision, so what it left behind is decided carefully too.
         self._careful = False
         # What failed while this node led.
-        self.troubles = Troubles(name, now_ms, seconds)
+        self.troubles = troubles or Troubles(name, now_ms, seconds)
         # The cluster's own alerts, if they are to be made.
         self._made: PendingRequest | None = None
         # What comes next of looking at the alerts.
@@ -217,7 +223,7 @@ class Leader:
     def lost(self) -> None:
         """It does not any more. What is under way is answered by consensus; the rest is here."""
         self.leading = False
-        leader = self.leader_address()
+        leader = self._leader_address()
         carried, self._carried = self._carried, deque()
         for part in carried:
             part.unknown()
@@ -225,6 +231,11 @@ class Leader:
         while self._waiting.line:
             self._waiting.pop().answer(refusal)
         self.sessions.dismiss(leader, f"{self.name} leads no more")
+
+    def clock_compared(self, skew_ms: int, *, is_sure: bool) -> None:
+        """This clock was compared with those of a majority: how far it is from them, when that is
+        too far to fire, and whether that is known by now."""
+        self.skew_ms, self.clock_is_sure = skew_ms, is_sure
 
     # Calls.
 
@@ -240,7 +251,7 @@ class Leader:
         Whoever waits no longer sets `part.withdrawn`.
         """
         if not self.leading:
-            raise refusals.not_leader(self.name, self.leader_address())
+            raise refusals.not_leader(self.name, self._leader_address())
         size = body.ByteSize() if isinstance(body, Message) else 0
         items = len(body.jobs) if isinstance(body, job_pb2.ImportJobsRequest) else 1
         waiting = self._waiting
@@ -263,8 +274,10 @@ class Leader:
         else:
             part.unknown()
 
-    def watch(self, seen: NodeHealth) -> None:
-        """Look at the alerts, with what only this node sees. To be called now and then."""
+    def watch(self, seen: NodeHealth, lacking: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Look at the alerts, with what only this node sees, and keep in mind which zones a member
+        does not know, with its name. To be called now and then."""
+        self._lacking = lacking
         first = next(self.applied.store.scan(keys.ALERT, keys.after(keys.ALERT)), None)
         if self.leading and not self._looking and first is not None:
             self._looking = True
@@ -346,7 +359,7 @@ class Leader:
         lapse_ms = self.sessions.next_lapse_ms()
         if lapse_ms is not None:
             lapse_ms += self.now_ms() - self.sessions.clock_ms()
-        if self.skew_ms or self.clock_stands_still:
+        if self.skew_ms or self._clock_stands_still:
             return lapse_ms
         if self._waits_for_due():
             return self._next_timer_ms
@@ -358,7 +371,7 @@ class Leader:
         due_ms, lasts_ms = self._next_timer_ms, int(1000 * min(self._lasts_s, WAIT_S))
         if due_ms is None or not self._held_others or lasts_ms < WAIT_LEAST_MS:
             return False
-        if self.skew_ms or self.clock_stands_still:
+        if self.skew_ms or self._clock_stands_still:
             return False
         return 0 < due_ms - self.now_ms() <= lasts_ms
 
@@ -469,8 +482,8 @@ class Leader:
         self._calls_in_change = sum(part.asked for part in parts)
         # The state's time never goes back, so a clock that is wrong must not move it.
         view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
-        if self.lacking:
-            view.lacking = self.lacking
+        if self._lacking:
+            view.lacking = self._lacking
         shares = self._shares(parts)
         requests = [
             Request(part.body, part.actor, share) for part, share in zip(parts, shares, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version as version_of
 from typing import Annotated
 
@@ -150,6 +150,15 @@ class PeerDirectory:
         """Those who told of themselves lately."""
         since = self.seconds() - FRESH
         return {name: info for name, info in self.peer_infos.items() if info.heard_at > since}
+
+    def bootstraps(self) -> Iterator[bytes]:
+        """Hashes of the secrets that make the first access token, empty ones too."""
+        return (bytes.fromhex(info.bootstrap) for info in self.peer_infos.values())
+
+    def knows(self, level: int, names: Iterable[str]) -> bool:
+        """None of these is known to be of a version before that feature level."""
+        infos = (self.peer_infos.get(name) for name in names)
+        return all(info is None or info.feature_level >= level for info in infos)
 
     def has_met(self, names: Iterable[str]) -> bool:
         """All of them have told of themselves lately."""

@@ -112,7 +112,7 @@ class VirtualTimeDriver:
         if self.clock.is_asked:
             self._wake()
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Nothing is due and nothing under way: wait for handlers, go on, or be there."""
         clock, leader = self.clock, self._leader
         # Read before what it asks for, so that a later request is not taken for this one.

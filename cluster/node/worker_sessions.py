@@ -216,10 +216,13 @@ class Sessions:
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
         heartbeat_ms: int = 2_000,
+        *,
+        tells_time: bool = True,
     ) -> None:
+        """Workers may count on from what the clock says, unless it does not tell the time since it
+        stands still."""
         self.clock_ms, self.wall_ms, self.wake = clock_ms, wall_ms, wake
-        # Workers may count on from what the clock says; they cannot if it stands still.
-        self.tells_time = True
+        self.tells_time = tells_time
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, Session] = {}

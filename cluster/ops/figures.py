@@ -55,7 +55,7 @@ class NodeFigures:
         yield one("leads", "It leads and is ready.", node.leads)
         yield one("leader_known", "It knows a leader.", bool(node.leader_name))
         yield one("draining", "It is being stopped or was told to drain.", node.draining)
-        yield one("state_diverged", "Its state differs from the others'.", node.known.diverged)
+        yield one("state_diverged", "Its state differs from the others'.", node.directory.diverged)
         yield one("clock_skew_too_large", "The leader fires nothing for that.",
                   bool(node.leader.skew_ms))  # fmt: skip
         ends: Rows = {(door,): at for door, at in node.expiries.items()}
@@ -95,7 +95,7 @@ class NodeFigures:
         yield gauge("member_clock_skew_seconds", "Its clock less this one.", skews, "member")
 
     def _disk(self) -> Iterator[Metric]:
-        node, journal = self.node, self.node.driver.core.journal
+        node, journal = self.node, self.node.journal
         free = os.statvfs(node.spec.folder)
         yield one("disk_free_bytes", "Free on the disk of the folder.",
                   free.f_bavail * free.f_frsize)  # fmt: skip
@@ -106,9 +106,9 @@ class NodeFigures:
                   max(0, status.missing - status.last_index))  # fmt: skip
         yield one("disk_full", "It takes no writes for want of space.", status.full)
         yield count("store_verified_bytes", "Read again to find damage.",
-                    node.scrub.verified_bytes)  # fmt: skip
+                    node.damage.scrub.verified_bytes)  # fmt: skip
         yield one("store_verified_timestamp_seconds", "When all of it was last read to the end.",
-                  node.scrub.pass_ended)  # fmt: skip
+                  node.damage.scrub.pass_ended)  # fmt: skip
         yield one("journal_bytes", "What the journal takes on the disk.", journal.bytes_kept)
         yield one("journal_waiting_bytes", "Written and not durable.", journal.bytes_waiting)
         yield one("journal_entries", "Entries kept.", journal.last_index - journal.base_index)

@@ -28,7 +28,8 @@ from ...statemachine.tenants import access
 from ..api.server import Server
 from ..node import damage
 from ..node.memory import Memory, limit_heaps
-from ..node.node import Member, Node, NodeSpec
+from ..node.node import Node
+from ..node.node_spec import Member, NodeSpec
 from ..node.peer_info import ZONE_EDITION
 from ..node.virtual_time import MARK, NoClock, VirtualClock
 from ..raft import faults
@@ -179,11 +180,12 @@ class Life:
         self.why = ""
         self.memory = Memory()
         self.node = node = make_node(config, contexts, virtual)
-        context.term = lambda: node.term
-        self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
+        context.follow(lambda: node.term)
+        self.metrics = metrics = Metrics(
+            lambda: node.clock.now_ms() / 1000, partial(tell_dead_letters, node)
+        )
         metrics.follow(node.replica, node.leader)
-        node.driver.synced = metrics.sync.add
-        metrics.dead_letters = partial(tell_dead_letters, node)
+        node.driver.on_sync(metrics.sync.add)
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":
             tell_steps(node)
@@ -250,7 +252,7 @@ class Life:
         if now >= self._expiries_at:
             # A handshake with a long key takes some milliseconds of the loop.
             self._expiries_at = now + EXPIRY_SECONDS
-            self.node.expiries = tls.expiries(self.config)
+            self.node.set_expiries(tls.expiries(self.config))
 
     async def until(self, asked: asyncio.Event) -> Exit:
         """Return when it is time to stop, with the code to end with."""
@@ -286,7 +288,7 @@ class Life:
         ending.soon(Exit.CUT_SHORT if code is Exit.CLEAN else code)
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
-        node.draining = True
+        node.drain()
         ending.step = "telling streams to go"
         await self.server.drain(f"{node.name} is stopping")
         if not dead:
@@ -315,7 +317,7 @@ class Life:
             "caught up": f"{behind} entries and {age:.1f} s behind" if late else "",
             "disk": "it is full; free space on it" if status.full else "",
             "draining": "it is stopping, or was told to drain" if node.draining else "",
-            "state": "it differs from the others'; see the log" if node.known.diverged else "",
+            "state": "it differs from the others'; see the log" if node.directory.diverged else "",
             "state lost": "it was damaged; another is on its way" if status.bereft else "",
         }
 

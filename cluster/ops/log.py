@@ -37,11 +37,15 @@ class Context:
     """What each line says beside its own words."""
 
     node: str = ""
-    term: Callable[[], int] = field(default=lambda: 0)
+    _term: Callable[[], int] = field(default=lambda: 0)
+
+    def follow(self, term: Callable[[], int]) -> None:
+        """Add the term from now on, if it is not 0."""
+        self._term = term
 
     def __call__(self, logger: object, method: str, event: Event) -> Event:
         event["node"] = self.node
-        if term := self.term():
+        if term := self._term():
             event["term"] = term
         return event
 

@@ -69,15 +69,19 @@ class Spread:
 class Metrics:
     """All that is counted. `registry` is the node's own: nothing of the process leaks in."""
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, wall: Callable[[], float] = time.time,
+        dead_letters: Callable[[Change], None] = lambda change: None,
+    ) -> None:  # fmt: skip
+        """`dead_letters` is called with each change in which runs became dead letters, as that was
+        read here anyway."""
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         self.wall = wall
         self._leader: Leader | None = None
         self._applied: Applied | None = None
-        # Told of a change in which runs became dead letters, as it was read here anyway.
-        self.dead_letters: Callable[[Change], None] = lambda change: None
+        self._dead_letters = dead_letters
         self.lateness = Spread(LATENESS)
         self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
         self.apply, self.sync = Spread(SECONDS), Spread(SECONDS)
@@ -92,7 +96,7 @@ class Metrics:
     def follow(self, applied: Applied, leader: Leader) -> None:
         """Count what this node decides."""
         self._leader, self._applied = leader, applied
-        applied.listeners.append(self.changed)
+        applied.on_change(self.changed)
 
     def changed(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
@@ -109,7 +113,7 @@ class Metrics:
         self.told["leases_ended"] += len(_places(change.deletes, keys.LEASE))
         self._late(change)
         if _places(change.keys, keys.DEAD):
-            self.dead_letters(change)
+            self._dead_letters(change)
 
     def _late(self, change: Change) -> None:
         """How long after their time runs were leased, told by an even sample of them."""

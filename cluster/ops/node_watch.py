@@ -36,7 +36,7 @@ class Watch:
         self._leader = ""
         self._without_since = 0.0
         self._founding = ""
-        self._connected: set[str] = set()
+        self._connected: frozenset[str] = frozenset()
         # None: not known, as another node led until now.
         self._workers: set[str] | None = None
         self.task = asyncio.create_task(self._keep_looking(), name="watch")
@@ -99,7 +99,7 @@ class Watch:
             self._founding = founding
 
     def _look_at_links(self) -> None:
-        connected = set(self.node.driver.core.connected)
+        connected = self.node.consensus.connected
         for name in sorted(connected - self._connected):
             says.info("connected", member=name)
         for name in sorted(self._connected - connected):

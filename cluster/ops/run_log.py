@@ -48,4 +48,4 @@ def tell_steps(node: Node) -> None:
                     **{name: value for name, value in said.items() if value},
                 )  # fmt: skip
 
-    node.replica.listeners.append(tell)
+    node.replica.on_change(tell)

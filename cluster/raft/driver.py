@@ -79,19 +79,29 @@ class Driver:
             lambda: self.core.known_leader, self.go_on,
         )  # fmt: skip
         self.stopping = False
-        self._journal = JournalThread(self, lambda took: self.synced(took))
+        self._journal = JournalThread(self, self._synced)
         self._bulk = BulkThread(self)
         self._turning = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        # Told of each round of the journal: the seconds until it was durable.
-        self.synced: Callable[[float], None] = lambda seconds: None
-        # Told when another node leads, or none, as far as this one knows.
-        self.leader_moved: Callable[[], None] = lambda: None
+        self._sync_listeners: list[Callable[[float], None]] = []
+        self._leader_listeners: list[Callable[[], None]] = []
         self._led: tuple[str | None, bool] = (None, False)
         self._following: Configuration | None = None
         # Who came with another history of this cluster, and when last.
         self.foreign: dict[str, float] = {}
+
+    def on_sync(self, listener: Callable[[float], None]) -> None:
+        """Have a listener called after each round of the journal, with the seconds it took."""
+        self._sync_listeners.append(listener)
+
+    def on_leader_change(self, listener: Callable[[], None]) -> None:
+        """Have a listener called when another node leads, or none, as far as this one knows."""
+        self._leader_listeners.append(listener)
+
+    def _synced(self, took: float) -> None:
+        for listener in self._sync_listeners:
+            listener(took)
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -338,7 +348,8 @@ class Driver:
         led = (self.core.known_leader, self.core.in_office)
         if led != self._led:
             self._led = led
-            self.leader_moved()
+            for listener in self._leader_listeners:
+                listener()
 
     def _follow_members(self) -> None:
         core = self.core

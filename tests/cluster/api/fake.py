@@ -55,24 +55,14 @@ class Journal:
         return self.kept[first - self.base_index - 1 : last - self.base_index]
 
 
-@dataclass
-class Core:
-    journal: Journal
-
-
 class Driver:
     """Consensus, as far as a node of a test has it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.core = Core(world.journal)
         self.stale_s = 0.0
         # While it is a list, changes are agreed on, but nobody is told.
         self.held: list[Callable[[], None]] | None = None
-        self.leader_moved: Callable[[], None] = lambda: None
-
-    def staleness(self) -> float:
-        return self.stale_s
 
     def submit(self, data: bytes, reply: Reply) -> None:
         index = self.world.journal.append(data)
@@ -100,6 +90,8 @@ class World:
     journal: Journal = field(default_factory=Journal)
     leader: FakeNode | None = None
     term: int = 0
+    # Whoever wants to know who leads.
+    listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def lead(self, node: FakeNode | None) -> None:
         """Another node leads, or nobody."""
@@ -109,6 +101,11 @@ class World:
         if node is not None:
             self.term += 1
             node.leader.gained()
+        self.changed()
+
+    def changed(self) -> None:
+        for listener in self.listeners:
+            listener()
 
 
 def wall_ms() -> int:
@@ -129,9 +126,8 @@ class FakeNode:
         # A clock would end a decision early on a busy machine, and a grant would give less.
         self.leader = Leader(
             name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic,
-            new_budget=lambda: budget.unlimited,
+            new_budget=lambda: budget.unlimited, leader_address=lambda: self.leader_address,
         )  # fmt: skip
-        self.leader.leader_address = lambda: self.leader_address
         self.draining = False
         self.needs_token = False
         # What the other nodes know.
@@ -146,11 +142,29 @@ class FakeNode:
         # Somebody waits at a gate.
         self.waits = asyncio.Event()
         # Whom this node takes for the leader, if not for the one that leads.
-        self.believes: FakeNode | None = None
+        self._believes: FakeNode | None = None
         self.written: list[object] = []
         # What ended the node.
         self.failed: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def journal(self) -> Journal:
+        return self.world.journal
+
+    def staleness(self) -> float:
+        return self.driver.stale_s
+
+    def on_leader_change(self, listener: Callable[[], None]) -> None:
+        self.world.listeners.append(listener)
+
+    def believe(self, leader: FakeNode) -> None:
+        """Take this one for the leader."""
+        self._believes = leader
+        self.world.changed()
+
+    def drain(self) -> None:
+        self.draining = True
 
     @property
     def serves(self) -> bool:
@@ -168,7 +182,7 @@ class FakeNode:
 
     @property
     def leader_name(self) -> str:
-        leader = self.believes or self.world.leader
+        leader = self._believes or self.world.leader
         return leader.name if leader else ""
 
     def nobody_leads(self) -> Refused:
@@ -183,7 +197,7 @@ class FakeNode:
 
     @property
     def leader_address(self) -> str:
-        leader = self.believes or self.world.leader
+        leader = self._believes or self.world.leader
         return leader.address if leader else ""
 
     @property

@@ -10,7 +10,8 @@ import grpc
 
 from raftsched.cluster.api.server import Server
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node.node import Member, Node, NodeSpec
+from raftsched.cluster.node.node import Node
+from raftsched.cluster.node.node_spec import Member, NodeSpec
 
 from ..node.test_node import until as until
 from .talk import Anything

@@ -14,9 +14,9 @@ import pytest
 from raftsched.cluster.api import cluster_status
 from raftsched.cluster.api import verify as verify_module
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node import node as nodes_module
+from raftsched.cluster.node import gossip
 from raftsched.cluster.node.damage import set_aside
-from raftsched.cluster.node.node import Member
+from raftsched.cluster.node.node_spec import Member
 from raftsched.cluster.node.peer_info import NodeInfo
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine.machine import read_meta
@@ -67,7 +67,7 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
 async def test_nodes_know_each_other_soon_after_they_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes_module, "GOSSIP_INTERVAL", 3_600.0)
+    monkeypatch.setattr(gossip, "INTERVAL", 3_600.0)
     async with cluster(tmp_path, 3) as nodes:
         await until(lambda: all(len(real.node.peer_infos) == 2 for real in nodes.values()))
         other = followers_of(nodes)[0]
@@ -371,7 +371,7 @@ async def test_a_copy_that_differs_is_named(tmp_path: Path) -> None:
         meta.fingerprint = b"0" * 16
         odd.node.replica.store.write([(keys.META, encode(meta))], [])
         await leader.stub(JOBS).CreateJob(create("report"))
-        await until(lambda: odd.name in leader.node.known.differing)
+        await until(lambda: odd.name in leader.node.directory.differing)
         found = await leader.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
         assert not found.sound
         assert found.fingerprints[odd.name] != found.fingerprints[leader.name]
@@ -395,13 +395,13 @@ async def test_a_node_that_is_ahead_of_its_leader_is_named(
     async with cluster(tmp_path, 3) as nodes:
         leader = leader_of(nodes)
         odd = followers_of(nodes)[0]
-        words = odd.node.known.words
+        words = odd.node.directory.words
 
         def ahead(said: bytes) -> bytes:
             about = msgspec.json.decode(said, type=NodeInfo)
             return msgspec.json.encode(msgspec.structs.replace(about, revision=about.revision + 9))
 
-        odd.node.known.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
+        odd.node.directory.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
         peer_infos = leader.node.peer_infos
         await until(
             lambda: odd.name in peer_infos and peer_infos[odd.name].revision > leader.node.revision

@@ -132,9 +132,9 @@ async def test_backups_are_bounded_and_a_node_that_doubts_its_state_gives_none(
         calls.__self__.under_way = backup_calls.BACKUPS_MAX
         assert await refusal() == "BACKLOG_FULL"
         calls.__self__.under_way = 0
-        real.node.known.diverged = True
+        real.node.directory.diverged = True
         assert await refusal() == "STATE_DIVERGED"
-        real.node.known.diverged = False
+        real.node.directory.diverged = False
         real.node.driver.core.node.journal_full = True
         assert await refusal() == "DISK_FULL"
         real.node.driver.core.node.journal_full = False

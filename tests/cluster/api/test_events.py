@@ -182,7 +182,7 @@ async def test_a_watcher_that_falls_behind_the_journal_is_told(start: Start) -> 
     watch = await Watch(served, after=Revision(change=0, position=0)).opened()
     await watch.events(1)
     served.server.feed.wake()
-    listeners = served.node.replica.listeners
+    listeners = served.node.replica._listeners
     held = list(listeners)
     # It is told of nothing while it lags, and then what it wants next is gone.
     listeners.clear()
@@ -209,7 +209,7 @@ async def test_a_node_that_hears_of_no_leader_ends_its_watches(start: Start) -> 
 async def test_a_drain_ends_watches(start: Start) -> None:
     served = await start("a")
     watch = await Watch(served).opened()
-    served.node.draining = True
+    served.node.drain()
     await served.server.drain("the node stops")
     found = await watch.refused()
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")

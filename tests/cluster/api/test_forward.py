@@ -56,7 +56,8 @@ async def test_a_call_makes_one_hop_at_most(
     first, second = await start("a"), await start("b")
     monkeypatch.setattr(unary, "PATIENCE_S", 0.2)
     world.lead(None)
-    first.node.believes, second.node.believes = second.node, first.node
+    first.node.believe(second.node)
+    second.node.believe(first.node)
     found = await refused(jobs(first).CreateJob(create("report"), timeout=60))
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "NO_QUORUM")
     assert found.retry_ms > 0

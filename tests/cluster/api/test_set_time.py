@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from raftsched.cluster.node import node as nodes_module
+from raftsched.cluster.node import node_spec
 from raftsched.cluster.ops.figures import NodeFigures
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 
@@ -35,7 +35,7 @@ async def test_a_state_that_is_ahead_is_told_and_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks = Clocks()
-    monkeypatch.setattr(nodes_module, "time", clocks)
+    monkeypatch.setattr(node_spec, "time", clocks)
     async with cluster(tmp_path, 3) as nodes:
         first = leader_of(nodes)
         await first.stub(JOBS).CreateJob(create("before"))

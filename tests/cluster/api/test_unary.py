@@ -186,7 +186,7 @@ async def test_a_freshness_that_nobody_knows_is_refused(start: Start) -> None:
 
 async def test_a_draining_node_refuses_and_names_the_leader(start: Start, world: World) -> None:
     leader, other = await start("a"), await start("b")
-    other.node.draining = True
+    other.node.drain()
     found = await refused(jobs(other).GetJob(job_pb2.GetJobRequest(job="x", read=STALE)))
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     assert found.values["leader"] == leader.address

@@ -205,7 +205,7 @@ async def test_a_follower_sends_workers_to_the_leader(start: Start) -> None:
 
 async def test_a_node_that_drains_takes_no_stream(start: Start) -> None:
     served = await start("a")
-    served.node.draining = True
+    served.node.drain()
     worker = await Worker(served.channel).ended()
     assert worker.refusal is not None
     assert worker.refusal.reason == "DRAINING"
@@ -442,7 +442,7 @@ async def test_a_drain_with_500_streams_ends_them_with_a_word(
     monkeypatch.setattr(worker_stream, "HELLO_S", NEVER_MS / 1000)
     served.node.sessions.lapse_ms = NEVER_MS
     workers = await open_streams(served, 500)
-    served.node.draining = True
+    served.node.drain()
     await served.server.drain("the node stops")
     # Had one to be cut off in the end, its worker would be refused.
     await served.server.stop(60)

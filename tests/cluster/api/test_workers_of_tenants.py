@@ -302,7 +302,7 @@ async def test_a_node_knows_of_members_that_are_older(tmp_path: Path) -> None:
         await until(lambda: node.leads)
         older = NodeInfo("", "0.1.0", "", 2, True, 0, 0, 0, "")
         for name in ("n1", "no-member"):
-            node.known.peer_infos[name] = older
+            node.directory.peer_infos[name] = older
             assert node.knows(2)
             assert node.knows(3) == (name != "n1")
-            del node.known.peer_infos[name]
+            del node.directory.peer_infos[name]

@@ -137,7 +137,7 @@ def test_reads_that_are_under_way_survive_a_restore(tmp_path: Path) -> None:
 def test_what_was_decided_on_another_state_is_passed_over(tmp_path: Path) -> None:
     one = replica(tmp_path / "one", tmp_path)
     heard: list[int] = []
-    one.listeners.append(lambda index, data, meta: heard.append(index))
+    one.on_change(lambda index, data, meta: heard.append(index))
     first, second = change(one.store, "a"), change(one.store, "b")
 
     one.apply(1, first)
@@ -229,7 +229,7 @@ def test_a_change_without_space_is_taken_whole_when_there_is_some(
 ) -> None:
     one, other = replica(tmp_path / "one", tmp_path), replica(tmp_path / "two", tmp_path)
     heard: list[int] = []
-    one.listeners.append(lambda index, data, meta: heard.append(index))
+    one.on_change(lambda index, data, meta: heard.append(index))
     first = decision(one.store, "a")
     if expected:
         one.expect(first.change, first.sealed)

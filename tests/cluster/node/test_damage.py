@@ -144,7 +144,7 @@ async def test_it_does_not_go_back_to_a_snapshot_that_was_made_of_a_damaged_stat
         leader = await fill(nodes)
         node = next(node for node in nodes.values() if node is not leader)
         await until(lambda: node.revision >= JOBS)
-        node._background.stop()
+        node.damage._background.stop()
         node.replica.store.flush()
         damage_data(node)
         core = node.driver.core

@@ -17,7 +17,8 @@ import pytest
 
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.backup import take
-from raftsched.cluster.node.node import Node, NodeSpec
+from raftsched.cluster.node.node import Node
+from raftsched.cluster.node.node_spec import NodeSpec
 from raftsched.cluster.ops import lifecycle
 from raftsched.cluster.ops.config import Config, load
 from raftsched.cluster.ops.data_dir import Folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -39,7 +39,7 @@ UNKNOWN = "unknown"
 class Bench:
     """A leader with its clock and its consensus in hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, leader_address: Callable[[], str] = str) -> None:
         self.now_ms = START_MS
         self.index = 0
         self.applied = Applied(MemoryStore())
@@ -49,8 +49,9 @@ class Bench:
         self.woken = False
         self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.wake)
         self.leader = Leader(
-            "n1", self.applied, self, self.sessions, lambda: self.now_ms, lambda: 0.0
-        )
+            "n1", self.applied, self, self.sessions, lambda: self.now_ms, lambda: 0.0,
+            leader_address=leader_address,
+        )  # fmt: skip
         self.replies: list[object] = []
 
     def wake(self) -> None:
@@ -185,12 +186,13 @@ def test_a_reply_without_a_change_waits_until_leadership_is_sure(bench: Bench) -
     assert refusal.word == "JOB_NOT_FOUND"
 
 
-def test_losing_leadership_answers_everybody(bench: Bench) -> None:
+def test_losing_leadership_answers_everybody() -> None:
+    bench = Bench(leader_address=lambda: "n2.example:7400")
+    bench.leader.gained()
     bench.ask(due("a", START_MS))
     bench.leader.step()
     bench.ask(due("b", START_MS))
     _, ear = bench.worker("w1", 1)
-    bench.leader.leader_address = lambda: "n2.example:7400"
 
     bench.leader.lost()
     [(_, reply)] = bench.sent
@@ -457,13 +459,13 @@ def test_consensus_that_takes_nothing_refuses_calls(bench: Bench) -> None:
 
 def test_a_clock_that_is_off_fires_nothing_but_takes_writes(bench: Bench) -> None:
     _, ear = bench.worker("w1", 1)
-    bench.leader.skew_ms = 5_000
+    bench.leader.clock_compared(5_000, is_sure=True)
     bench.ask(due("a", START_MS))
     bench.run()
     assert ear.got == []
     assert bench.leader.next_ms() == bench.sessions.next_lapse_ms()
 
-    bench.leader.skew_ms = 0
+    bench.leader.clock_compared(0, is_sure=True)
     bench.now_ms += 5_000
     bench.run()
     assert [lease.job for lease in ear.got] == ["a"]
@@ -471,7 +473,7 @@ def test_a_clock_that_is_off_fires_nothing_but_takes_writes(bench: Bench) -> Non
 
 def test_a_clock_that_is_off_does_not_move_the_time_of_the_state(bench: Bench) -> None:
     bench.now_ms = START_MS + 3_600_000
-    bench.leader.skew_ms = -3_600_000
+    bench.leader.clock_compared(-3_600_000, is_sure=True)
     bench.ask(due("a", START_MS))
     bench.run()
 
@@ -479,13 +481,13 @@ def test_a_clock_that_is_off_does_not_move_the_time_of_the_state(bench: Bench) -
 
 
 def test_nothing_is_decided_before_the_clock_was_compared(bench: Bench) -> None:
-    bench.leader.clock_is_sure = False
+    bench.leader.clock_compared(0, is_sure=False)
     bench.ask(due("a", START_MS))
     bench.run()
     assert bench.replies == []
     assert bench.leader.next_ms() is None
 
-    bench.leader.clock_is_sure = True
+    bench.leader.clock_compared(0, is_sure=True)
     bench.run()
     assert len(bench.replies) == 1
 

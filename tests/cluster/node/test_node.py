@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node import node as node_module
+from raftsched.cluster.node import node_spec
 from raftsched.cluster.node.loop_steps import LoopSteps
-from raftsched.cluster.node.node import Member, Node, NodeSpec
+from raftsched.cluster.node.node import Node
+from raftsched.cluster.node.node_spec import Member, NodeSpec
 from raftsched.cluster.node.virtual_time import VirtualClock
 from raftsched.cluster.raft.faults import Refused as NotNow
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
@@ -156,7 +157,7 @@ async def test_stale_reads_are_answered_without_a_leader_with_their_age(
         answer = await leader.read(job_pb2.GetJobRequest(job="report"), STALE, 5)
         assert 0 <= answer.age_ms < 60_000
 
-        monkeypatch.setattr("raftsched.cluster.node.node.STALE_READ_MAX", 10.0)
+        monkeypatch.setattr("raftsched.cluster.node.node_reads.STALE_READ_MAX", 10.0)
         monkeypatch.setattr(type(leader.driver), "staleness", lambda self: 75.0)
         with pytest.raises(Refused) as caught:
             await leader.read(job_pb2.GetJobRequest(job="report"), STALE, 5)
@@ -268,14 +269,14 @@ async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None
         leader = await leader_of(nodes)
         voters = list(nodes)
         await until(lambda: len(leader.peer_infos) == 2)
-        assert leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms()) == 0
+        assert leader.directory.skew_ms(voters, 1_000, leader.spec.wall_ms()) == 0
         for name, about in list(leader.peer_infos.items()):
-            leader.known.peer_infos[name] = type(about)(
+            leader.directory.peer_infos[name] = type(about)(
                 **{key: getattr(about, key) for key in about.__struct_fields__}
                 | {"wall_ms": about.wall_ms + 5_000}
             )
 
-        skew_ms = leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms())
+        skew_ms = leader.directory.skew_ms(voters, 1_000, leader.spec.wall_ms())
         assert skew_ms == pytest.approx(5_000, abs=500)
 
 
@@ -291,8 +292,8 @@ async def test_a_node_that_comes_back_is_told_the_time_by_whomever_it_meets(
         back = nodes[name]
         await back.stop()
         # From now on nobody tells of itself because it is time to.
-        monkeypatch.setattr("raftsched.cluster.node.node.GOSSIP_INTERVAL", 60.0)
-        monkeypatch.setattr("raftsched.cluster.node.node.FAST_GOSSIP_INTERVAL", 60.0)
+        monkeypatch.setattr("raftsched.cluster.node.gossip.INTERVAL", 60.0)
+        monkeypatch.setattr("raftsched.cluster.node.gossip.FAST_INTERVAL", 60.0)
         for node in nodes.values():
             assert node._ticker is not None
             node._ticker.cancel()
@@ -307,12 +308,12 @@ async def test_a_call_whose_time_is_over_before_it_was_decided_never_is(tmp_path
     async with cluster(tmp_path, 1) as nodes:
         node = await leader_of(nodes)
         changes = node.leader.done.changes
-        node.leader.clock_is_sure = False  # It decides nothing for now.
+        node.leader.clock_compared(0, is_sure=False)  # It decides nothing for now.
 
         with pytest.raises(Refused) as told:
             await node.write(once("a", 1), "", 0.05)
         [waiting] = node.leader._waiting.line
-        node.leader.clock_is_sure = True
+        node.leader.clock_compared(0, is_sure=True)
         await node.write(once("b", 1), "", 5)
 
         assert told.value.rejection.word == "COMMIT_TIMEOUT"
@@ -372,7 +373,7 @@ async def test_steps_of_consensus_and_gossip_and_work_beside_the_loop_have_names
             beside.add(what)
             super().begin_beside(what)
 
-    monkeypatch.setattr(node_module, "LoopSteps", Noted)
+    monkeypatch.setattr(node_spec, "LoopSteps", Noted)
     async with cluster(tmp_path, 2) as nodes:
         node = await leader_of(nodes)
         await node.write(once("a", 1), "", 5)
@@ -393,7 +394,7 @@ async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
         drained, other = (node for node in nodes.values() if node is not leader)
-        drained.draining = True
+        drained.drain()
 
         assert await leader.driver.transfer(drained.name, 2.0)
 
@@ -405,13 +406,13 @@ async def test_leadership_does_not_go_round_among_nodes_that_all_stop(tmp_path: 
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
         for node in nodes.values():
-            node.draining = True
+            node.drain()
             node.introduce()
-        await until(lambda: not any(about.serving for about in leader.known.fresh().values()))
+        await until(lambda: not any(about.serving for about in leader.directory.fresh().values()))
         term = leader.term
 
         for _ in range(50):
-            leader._turn()
+            leader.turns._turn()
             await asyncio.sleep(0.002)
 
         assert leader.leads

@@ -263,7 +263,7 @@ async def test_a_start_after_a_stop_in_order_reads_nothing(tmp_path: Path) -> No
         node = await stopped(nodes)
         again = nodes[node.name] = Node(node.spec)
 
-        assert again.scrub.verified_bytes == 0
+        assert again.damage.scrub.verified_bytes == 0
         assert not (node.spec.folder / STOPPED).exists()
         await again.start()
 
@@ -271,14 +271,16 @@ async def test_a_start_after_a_stop_in_order_reads_nothing(tmp_path: Path) -> No
 async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = await fill(nodes)
-        leader._background.stop()  # One pass at a time, as on a node.
+        leader.damage._background.stop()  # One pass at a time, as on a node.
         leader.replica.store.flush()
-        await asyncio.to_thread(leader._scrub, at_once)
+        await asyncio.to_thread(leader.damage._scrub, at_once)
         # In a filter, where no read would meet it.
         path = tables(leader.spec.folder / "state")[0]
-        assert any(name.endswith(path.name) for name in leader.scrub._known), "it was not read"
+        assert any(name.endswith(path.name) for name in leader.damage.scrub._known), (
+            "it was not read"
+        )
         flip(path, path.stat().st_size - 3_000)
-        await asyncio.to_thread(leader._scrub, at_once)
+        await asyncio.to_thread(leader.damage._scrub, at_once)
 
         await until(lambda: leader.ended.done())
         assert (leader.spec.folder / "damaged.json").exists()
@@ -289,7 +291,7 @@ async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path
 async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = await fill(nodes)
-        leader._background.stop()
+        leader.damage._background.stop()
         core = leader.driver.core
         core.make_snapshot()
         leader.driver.wake()
@@ -298,15 +300,15 @@ async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path
         folder = leader.disk.root / f"snapshots/{index:020d}"
         path = next(path for path in folder.iterdir() if path.name.startswith("OPTIONS"))
         flip(path, 100)
-        await asyncio.to_thread(leader._scrub, at_once)
+        await asyncio.to_thread(leader.damage._scrub, at_once)
         await until(lambda: index not in core.snapshots.by_index)
         leader.driver.wake()
 
         await until(lambda: bool(core.snapshots.last_index), 20)
         assert not leader.ended.done()
         assert (leader.disk.root / "snapshots" / "damaged").is_dir()
-        await asyncio.to_thread(leader._scrub, at_once)
-        assert leader.scrub.pass_ended
+        await asyncio.to_thread(leader.damage._scrub, at_once)
+        assert leader.damage.scrub.pass_ended
 
 
 @pytest.mark.parametrize("content", ["[]", "7", '{"state/a": 3}', '{"a": [1, 2]}', "\x00"])

@@ -113,7 +113,7 @@ async def test_time_waits_for_handlers(tmp_path: Path) -> None:
         for minute in (1, 2, 3):
             await until(lambda: len(ear.got) == minute)  # noqa: B023
             for _ in range(3):
-                node._turn()
+                node.turns._turn()
             assert node.clock.now_ms() == BEGIN_MS + minute * MINUTE_MS
             assert not moving.done()
             session.report([success(ear.got[-1])])

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node.node import Member, Node, NodeSpec
+from raftsched.cluster.node.node import Node
+from raftsched.cluster.node.node_spec import Member, NodeSpec
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Settings
 from raftsched.statemachine.selfcheck import verify

@@ -29,7 +29,7 @@ def restored() -> Iterator[None]:
 def said(settings: Log, speak: object) -> list[str]:
     stream = io.StringIO()
     writer, context = log.start(settings, "n1", stream)
-    context.term = lambda: 7
+    context.follow(lambda: 7)
     assert callable(speak)
     speak()
     writer.stop()

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node.node import Member, NodeSpec
+from raftsched.cluster.node.node_spec import Member, NodeSpec
 from raftsched.cluster.ops import config as configs
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.data_dir import Folder

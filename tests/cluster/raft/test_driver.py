@@ -192,7 +192,7 @@ async def test_who_wants_to_know_is_told_at_once_that_another_one_leads(tmp_path
             told[each.place.node] = (status.leader, status.ready)
 
         for each in others:
-            each.leader_moved = partial(listen, each)
+            each.on_leader_change(partial(listen, each))
         await leader.stop()
         await until(lambda: any(each.status().ready for each in others))
 
