@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from .ops.config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of, warnings
+from .ops.config import KEYS, PREFIX, ConfigWrong
+from .ops.config_checks import warnings
+from .ops.config_load import Loaded, load
+from .ops.config_text import EXAMPLE, text_of
 from .ops.exits import CannotStart, Exit
 
 if TYPE_CHECKING:

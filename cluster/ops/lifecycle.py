@@ -35,7 +35,8 @@ from ..node.virtual_time import MARK, NoClock, VirtualClock
 from ..raft import faults
 from ..raft.journal import JournalLimits
 from . import descriptors, listen, log, probe, slices, systemd, tls
-from .config import Config, ConfigWrong, doubts, is_loopback
+from .config import Config, ConfigWrong
+from .config_checks import doubts, is_loopback
 from .data_dir import Folder, removal, told
 from .exits import CannotStart, Exit
 from .figures import NodeFigures, RefusedFigures

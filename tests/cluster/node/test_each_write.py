@@ -20,7 +20,8 @@ from raftsched.cluster.node.backup import take
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import NodeSpec
 from raftsched.cluster.ops import lifecycle
-from raftsched.cluster.ops.config import Config, load
+from raftsched.cluster.ops.config import Config
+from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.data_dir import Folder
 from raftsched.cluster.ops.exits import CannotStart, Exit
 from raftsched.cluster.raft.faults import DiskFailed

@@ -11,16 +11,10 @@ from typing import Any
 import pytest
 
 from raftsched.cluster.ops import tls
-from raftsched.cluster.ops.config import (
-    EXAMPLE,
-    KEYS,
-    PREFIX,
-    ConfigWrong,
-    doubts,
-    load,
-    text_of,
-    warnings,
-)
+from raftsched.cluster.ops.config import KEYS, PREFIX, ConfigWrong
+from raftsched.cluster.ops.config_checks import doubts, warnings
+from raftsched.cluster.ops.config_load import load
+from raftsched.cluster.ops.config_text import EXAMPLE, text_of
 
 ALONE = {"name": "n1", "members": "n1=127.0.0.1:7411/127.0.0.1:7401"}
 

@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from raftsched.cluster.ops import tls
-from raftsched.cluster.ops.config import Config, load
+from raftsched.cluster.ops.config import Config
+from raftsched.cluster.ops.config_load import load
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="makes its certificates with openssl"
