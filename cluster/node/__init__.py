@@ -13,6 +13,7 @@ Others may use:
 * event_feed: the events of the cluster, read from the journal.
 * hello: what a worker says of itself, checked.
 * leader_loop: gathers, decides one change, answers.
+* loop_steps: how long steps of the loop last, and what it has done.
 * limits: what callers may hold of a node.
 * memory: gives back what was freed.
 * node: all of this together, as services know it.

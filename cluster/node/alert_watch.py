@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from ...statemachine.piecewise import FATAL
 from ..raft.driver import Driver
+from .alert_work import NodeHealth
 from .elections import Elections
-from .leader_loop import Leader, NodeHealth
+from .leader_loop import Leader
 from .peer_info import PeerDirectory
 
 

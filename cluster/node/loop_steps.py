@@ -35,6 +35,18 @@ class LongStep:
     at_ms: int
 
 
+@dataclass(slots=True)
+class LoopTotals:
+    """What the leader's loop has done, counted from the start of the process."""
+
+    changes: int = 0
+    bytes: int = 0
+    parts: int = 0
+    decide_s: float = 0.0
+    # From the proposal to the answer.
+    commit_s: float = 0.0
+
+
 class LoopSteps:
     """Those of one loop, since the process began."""
 

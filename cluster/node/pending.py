@@ -28,3 +28,11 @@ class PendingRequest:
     sure: bool = False
     # Told the reply while it is on its way, so that less is left to do once it holds.
     pre_serialize: Callable[[object], None] = lambda reply: None
+
+
+def nothing(_: object) -> None:
+    """The loop looks at the state for what comes next."""
+
+
+def nobody() -> None:
+    """The next leader finds the same in the state."""

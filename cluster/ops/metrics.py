@@ -24,7 +24,8 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import Change, MetaRecord, RunRecord, parse
 from ..node.applier import Applied
-from ..node.leader_loop import Leader, LoopTotals
+from ..node.leader_loop import Leader
+from ..node.loop_steps import LoopTotals
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)

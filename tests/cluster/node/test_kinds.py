@@ -62,11 +62,11 @@ def test_when_all_were_asked_nobody_is_asked_again(bench: Bench) -> None:
     crowd(bench, 10)
 
     assert not bench.sessions.fresh
-    assert bench.leader._gather() == []
+    assert bench.leader._next.gather(bench.now_ms, fires=True) == []
 
 
 def test_an_allowance_that_nobody_would_take_wakes_no_one(bench: Bench) -> None:
-    bench.leader._next_allowance_ms = START_MS - 1
+    bench.leader._due.allowance_ms = START_MS - 1
 
-    assert bench.leader._gather() == []
+    assert bench.leader._next.gather(bench.now_ms, fires=True) == []
     assert bench.leader.next_due_ms() is None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from raftsched.cluster.node import alert_work, call_queue, troubles
 from raftsched.cluster.node import leader_loop as leaders
-from raftsched.cluster.node import troubles
+from raftsched.cluster.node.alert_work import NodeHealth
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader, NodeHealth
+from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader
 from raftsched.cluster.node.pending import PendingRequest
 from raftsched.cluster.node.worker_sessions import OFFERED, Session, Sessions
 from raftsched.cluster.raft import faults
@@ -41,6 +42,7 @@ class Bench:
 
     def __init__(self, leader_address: Callable[[], str] = str) -> None:
         self.now_ms = START_MS
+        self.seconds: Callable[[], float] = lambda: 0.0
         self.index = 0
         self.applied = Applied(MemoryStore())
         self.sent: list[tuple[bytes, Reply]] = []
@@ -49,7 +51,8 @@ class Bench:
         self.woken = False
         self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.wake)
         self.leader = Leader(
-            "n1", self.applied, self, self.sessions, lambda: self.now_ms, lambda: 0.0,
+            "n1", self.applied, self, self.sessions, lambda: self.now_ms,
+            lambda: self.seconds(),
             leader_address=leader_address,
         )  # fmt: skip
         self.replies: list[object] = []
@@ -245,7 +248,7 @@ def test_a_change_that_was_overtaken_is_unknown(bench: Bench) -> None:
 def test_a_full_backlog_refuses_and_says_when_to_come_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaders, "WAITING_ITEMS", 2)
+    monkeypatch.setattr(call_queue, "WAITING_ITEMS", 2)
     bench.ask(due("a", START_MS + 1))
     bench.ask(due("b", START_MS + 1))
 
@@ -498,7 +501,7 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
     bench.leader.watch(NodeHealth(margin=False, skew_ms=0))
     bench.run()
     assert bench.leader.done.changes == 0
-    monkeypatch.setattr(leaders, "ALERTS", 2)
+    monkeypatch.setattr(alert_work, "ALERTS", 2)
     for number in range(5):
         alert = alert_pb2.Alert(name=f"alert-{number}")
         alert.condition.no_margin = True
@@ -893,7 +896,7 @@ def slow(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type, seconds: flo
     """Let each request of a kind take some time of the loop's clock."""
     rule = rules.RULES[kind]
     clock = [0.0]
-    bench.leader.seconds = lambda: clock[0]
+    bench.seconds = lambda: clock[0]
 
     def takes_its_time(view: View, request: object, actor: str) -> object:
         clock[0] += seconds
@@ -941,18 +944,18 @@ def test_what_is_due_goes_ahead_of_others_that_last_long_in_a_change_of_its_own(
     bench.now_ms += 1_000
     bench.commit()
     began = bench.leader.seconds()
-    waiting = len(bench.leader._waiting.line)
+    waiting = len(bench.leader._next.calls.line)
 
     bench.leader.step()
     bench.commit()
 
     assert [lease.job for lease in ear.got] == ["d0", "d1"]
     assert bench.leader.seconds() == began
-    assert len(bench.leader._waiting.line) == waiting > 0
+    assert len(bench.leader._next.calls.line) == waiting > 0
     # However many are due, the others come forward in each second change.
     bench.now_ms += 1_000
     bench.leader.step()
-    assert len(bench.leader._waiting.line) < waiting
+    assert len(bench.leader._next.calls.line) < waiting
     bench.commit()
     bench.run()
     assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
@@ -973,7 +976,7 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
         bench.ask(pause)
     bench.leader.step()
     bench.commit()
-    waiting = len(bench.leader._waiting.line)
+    waiting = len(bench.leader._next.calls.line)
 
     bench.now_ms = START_MS + 990
     bench.leader.step()
@@ -984,11 +987,11 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
     bench.leader.step()
     bench.commit()
     assert [lease.job for lease in ear.got] == ["d0"]
-    assert len(bench.leader._waiting.line) == waiting
+    assert len(bench.leader._next.calls.line) == waiting
     # The next one is near as well, and others do not wait for him too.
     bench.leader.step()
     bench.commit()
-    assert len(bench.leader._waiting.line) < waiting
+    assert len(bench.leader._next.calls.line) < waiting
 
 
 def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_end(
@@ -1003,7 +1006,7 @@ def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_e
         bench.leader.step()
         bench.commit()
 
-    assert len(bench.leader._waiting.line) == 0
+    assert len(bench.leader._next.calls.line) == 0
 
 
 def test_what_is_due_goes_together_with_others_that_are_quick(bench: Bench) -> None:
@@ -1182,7 +1185,7 @@ def test_who_found_no_room_beside_a_herd_goes_before_the_rest_of_it(
 def firing_takes(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let each timer that rings take some time of the loop's clock."""
     clock = [0.0]
-    bench.leader.seconds = lambda: clock[0]
+    bench.seconds = lambda: clock[0]
     ring = dispatch._wake
 
     def takes_its_time(view: View, key: bytes) -> None:

@@ -10,7 +10,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.leader_loop import Leader, LoopTotals
+from raftsched.cluster.node.leader_loop import Leader
+from raftsched.cluster.node.loop_steps import LoopTotals
 from raftsched.cluster.ops import metrics
 from raftsched.cluster.ops.metrics import Metrics, Spread
 from raftsched.proto.v1.run_pb2 import CAUSE_BACKFILL

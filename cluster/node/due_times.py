@@ -1,0 +1,60 @@
+"""When the state has something to do by itself: timers, what can wait, the allowance of a queue."""
+
+from __future__ import annotations
+
+from ...statemachine.core.limits import CHANGE_ITEMS
+from ...statemachine.model import timers
+from ...statemachine.model.request import FireTimers, WorkDone
+from .applier import Applied
+from .pending import PendingRequest, nobody, nothing
+
+
+class DueTimes:
+    """See the head of this file. Instants of the state's time; None: there is nothing to do."""
+
+    def __init__(self, applied: Applied) -> None:
+        self._applied = applied
+        self.timer_ms: int | None = None
+        # Of what falls due behind what is left over from many jobs due at once.
+        self.other_ms: int | None = None
+        self.later_ms: int | None = None
+        self.allowance_ms: int | None = None
+        # Where those begin that fall due behind it; b"": nothing is left over.
+        self._fresh_from = b""
+
+    def begin(self) -> None:
+        """This node leads from now on."""
+        self._fresh_from, self.allowance_ms = b"", None
+        self.look()
+
+    def look(self) -> None:
+        """See what the state has to do after a change."""
+        store, meta = self._applied.store, self._applied.meta
+        first_ms = self.timer_ms = self.other_ms = timers.next_due_ms(store, meta)
+        if first_ms is not None and first_ms <= meta.now_ms:
+            self.other_ms = timers.next_due_ms(store, meta, self._fresh_from)
+        self.later_ms = timers.next_later_ms(store, meta)
+
+    def next_ms(self) -> int | None:
+        return first(self.timer_ms, self.later_ms, self.allowance_ms)
+
+    def fire(self) -> PendingRequest:
+        """What is due goes on where the last one ended."""
+
+        def answer(fired: object) -> None:
+            self._fresh_from = fired.fresh_from if isinstance(fired, WorkDone) else b""
+
+        body = FireTimers(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
+        return PendingRequest(body, answer, nobody, items=CHANGE_ITEMS)
+
+    def fire_later(self) -> PendingRequest:
+        """What can wait."""
+        return PendingRequest(FireTimers(CHANGE_ITEMS, True), nothing, nobody, items=CHANGE_ITEMS)
+
+
+def first(*instants_ms: int | None) -> int | None:
+    return min((ms for ms in instants_ms if ms is not None), default=None)
+
+
+def is_due(instant_ms: int | None, now_ms: int) -> bool:
+    return instant_ms is not None and instant_ms <= now_ms
