@@ -80,7 +80,7 @@ class Leader:
         self.steps = steps or LoopSteps(name, now_ms, seconds)
         # Zones that a member does not know, with its name.
         self._lacking: Mapping[str, str] = {}
-        # How long one kind of work in a decision may take; None: as the clock says (time_shares.py).
+        # How long one kind of work in a decision may take; None: by the clock (time_shares.py).
         self.new_budget = new_budget
         self.name, self.applied, self.consensus = name, applied, consensus
         self.sessions, self.now_ms, self.seconds = sessions, now_ms, seconds
