@@ -121,12 +121,12 @@ class LapsesByTheWall(Sessions):
         self,
         clock_ms: Callable[[], int],
         wall_ms: Callable[[], int],
-        poke: Callable[[], None],
+        wake: Callable[[], None],
         heartbeat_ms: int = 2_000,
     ) -> None:
         # The clock that the node was given, not the one that waits for others to agree.
         raw_ms = getattr(getattr(wall_ms, "__self__", None), "wall_ms", wall_ms)
-        super().__init__(raw_ms, wall_ms, poke, heartbeat_ms)
+        super().__init__(raw_ms, wall_ms, wake, heartbeat_ms)
 
 
 class Forgetful(View):

@@ -16,7 +16,7 @@ from .judge import HEARTBEAT_MS, LAPSE_MS
 from .scheduler import SchedulerNode
 
 if TYPE_CHECKING:
-    from ...cluster.node.worker_sessions import Session
+    from ...cluster.node.worker_session import Session
     from .rules import SchedulerCluster
 
 BEAT = HEARTBEAT_MS / 1000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...statemachine.model import keys
 from ...statemachine.runs import leases
-from ..node.worker_sessions import Session
+from ..node.worker_session import Session
 from .call import Call
 from .node_port import Node
 from .places import number_of
@@ -32,7 +32,7 @@ def name_of(node: Node, owner: str, worker: str) -> str:
 def is_of(node: Node, session: Session, namespace: str) -> bool:
     """Whether a session is of one namespace only; of one that this leader knows by its leases,
     whether these are."""
-    if not session.unmet:
+    if not session.from_lease_only:
         return all(each == namespace for each in session.kind[0])
     found = leases.namespaces_of(node.replica.store, session.worker)
     return found == {number_of(node, namespace)}

@@ -26,7 +26,9 @@ from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
 from ..node import refusals
 from ..node.backoff import backoff
-from ..node.worker_sessions import CREDITS_MAX, Session, Sessions, Words
+from ..node.worker_session import CREDITS_MAX, Session
+from ..node.worker_sessions import Sessions
+from ..node.worker_sink import Messages
 from . import body, places
 from .call import Call, Context
 from .caller_limits import CallerShare, CallerShares
@@ -74,14 +76,14 @@ class UnprocessedBytes:
         self.total = 0
 
     def add(self, stream: WorkStream, size: int) -> None:
-        if stream.session is not None and stream.session.has_words:
+        if stream.session is not None and stream.session.has_reports:
             self.of[stream] = self.of.get(stream, 0) + size
             self.total += size
 
     def is_much(self, stream: WorkStream) -> bool:
         """Whether a stream must wait until what it said is in the log."""
         session, held = stream.session, self.of.get(stream, 0)
-        if session is None or not session.has_words:
+        if session is None or not session.has_reports:
             self.forget(stream)
             return False
         return held > SAID_MAX or (held > 0 and self.total > SAID_ALL_MAX)
@@ -134,19 +136,19 @@ class WorkStream:
         self._drain: str | None = None
         self._redirect: worker_pb2.Redirect | None = None
         # Pieces of words that are on their way into the log, with these words.
-        self._pre_serialized: dict[int, tuple[Words, list[bytes]]] = {}
+        self._pre_serialized: dict[int, tuple[Messages, list[bytes]]] = {}
         # The redirect is said, and nothing comes behind it.
         self._over = False
 
     # What the session tells; see sessions.Deliver.
 
-    def pre_serialize(self, words: Words) -> None:
+    def pre_serialize(self, words: Messages) -> None:
         if len(self._pre_serialized) >= PRE_SERIALIZED_MAX:
             # They were never told: their change got lost, or the session went on elsewhere.
             self._pre_serialized.clear()
         self._pre_serialized[id(words)] = (words, HEADS[type(words[0])].pieces(words))
 
-    def _pieces(self, words: Words) -> list[bytes]:
+    def _pieces(self, words: Messages) -> list[bytes]:
         _, pieces = self._pre_serialized.pop(id(words), (words, None))
         if pieces is None:
             return HEADS[type(words[0])].pieces(words) if words else []

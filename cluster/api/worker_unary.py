@@ -22,7 +22,8 @@ from ...statemachine.model.request import Again, Note, Report
 from ...statemachine.model.view import View
 from ...statemachine.runs import leases
 from ..node import refusals
-from ..node.worker_sessions import Session, Words
+from ..node.worker_session import Session
+from ..node.worker_sink import Messages
 from . import places
 from .call import Call
 from .caller_limits import CallerShare
@@ -61,7 +62,7 @@ class Poll:
         # A grant has looked at its offer.
         self._looked = asyncio.Event()
 
-    def pre_serialize(self, words: Words) -> None:
+    def pre_serialize(self, words: Messages) -> None:
         """The answer is made when all is there."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
@@ -162,7 +163,7 @@ class WorkerCalls:
         finally:
             session.withdraw()
         if poll.moved is not None and not poll.taken:
-            if session.in_grant or session.in_doubt:
+            if session.in_grant or session.grant_is_unknown:
                 raise refusals.leader_changed(self.node.name)
             raise refusals.not_leader(self.node.name, poll.moved)
         return await self._answer(call, request, poll.taken, poll)
@@ -219,7 +220,7 @@ class WorkerCalls:
         answer.stops.extend(self._stops(request.hello.worker, poll.stopped))
         return answer
 
-    # Words.
+    # Messages.
 
     async def heartbeat(
         self, call: Call, request: worker_pb2.HeartbeatRequest

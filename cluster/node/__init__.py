@@ -24,5 +24,7 @@ Others may use:
 * removal: the note that the cluster removed this node.
 * troubles: what was set aside or failed while this node led.
 * virtual_time: the clock of tests.
+* worker_session: one worker as the leader knows it.
+* worker_sink: where messages for a worker go.
 * worker_sessions: workers as the leader knows them.
 """

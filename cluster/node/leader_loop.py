@@ -334,7 +334,7 @@ class Leader:
         def tell() -> None:
             began = self.seconds()
             self._recall.keep(view)
-            self.sessions.tell(decision.stops)
+            self.sessions.notify(decision.stops)
             for part, answer in zip(parts, replies, strict=True):
                 self._answer(part, answer)
             self.steps.end("answer", began)

@@ -58,10 +58,10 @@ class NextChange:
         """What is to be done now. Where the clock is wrong, nothing fires and nobody is asked to
         take leases."""
         carried = self.clear()
-        pending = [one for one in carried if kind_of(one) is WorkKind.WORDS]
+        pending = [one for one in carried if kind_of(one) is WorkKind.REPORTS]
         grant = next((one for one in carried if kind_of(one) is WorkKind.GRANT), None)
         if not pending:
-            pending = self._sessions.words(CHANGE_ITEMS) + self._sessions.lapses(10)
+            pending = self._sessions.reports(CHANGE_ITEMS) + self._sessions.lapses(10)
         now_ms = now_ms if fires else -1
         if is_due(self._due.timer_ms, now_ms):
             pending.append(self._due.fire())
@@ -116,7 +116,7 @@ class NextChange:
             return Haste.OTHERS
         if is_due(self._due.timer_ms, near_ms):
             return Haste.HERD
-        frees = any(kind_of(one) is WorkKind.WORDS for one in pending)
+        frees = any(kind_of(one) is WorkKind.REPORTS for one in pending)
         return Haste.HERD if frees else Haste.NOBODY
 
     def decided(

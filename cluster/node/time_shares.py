@@ -28,7 +28,7 @@ class WorkKind(IntEnum):
     """Kinds of work, in the order in which a change does them. Numbers, which hash fast."""
 
     # What workers have said, which frees what others wait for.
-    WORDS = auto()
+    REPORTS = auto()
     # What is due now.
     DUE = auto()
     # What workers hold that come to this leader: any number of them, with thousands of leases each.
@@ -60,7 +60,7 @@ class Haste(Enum):
 
 TIMES: dict[Haste, Times] = {
     Haste.NOBODY: {
-        WorkKind.WORDS: (0.010, 0.010),
+        WorkKind.REPORTS: (0.010, 0.010),
         WorkKind.DUE: (0.008, 0.020),
         WorkKind.HELLOS: (0.004, 0.020),
         WorkKind.CALLS: (0.004, 0.020),
@@ -69,7 +69,7 @@ TIMES: dict[Haste, Times] = {
     },
     # A change holds 9 ms of words, of what is due and of leases each.
     Haste.HERD: {
-        WorkKind.WORDS: (0.010, 0.0),
+        WorkKind.REPORTS: (0.010, 0.0),
         WorkKind.DUE: (0.008, 0.020),
         WorkKind.HELLOS: (0.004, 0.0),
         WorkKind.CALLS: (0.004, 0.0),
@@ -77,7 +77,7 @@ TIMES: dict[Haste, Times] = {
         WorkKind.GRANT: (0.008, 0.030),
     },
     Haste.OTHERS: {
-        WorkKind.WORDS: (0.002, 0.0),
+        WorkKind.REPORTS: (0.002, 0.0),
         WorkKind.DUE: (0.002, 0.004),
         WorkKind.HELLOS: (0.002, 0.004),
         WorkKind.CALLS: (0.002, 0.0),
@@ -95,7 +95,7 @@ BYTES: dict[Haste, dict[WorkKind, int]] = {
 
 # Steps that a kind does, in so many seconds more at most: where the machine gives this process no
 # processor for a while, time goes by and nothing was done.
-LEAST = {WorkKind.WORDS: 32, WorkKind.DUE: 32}
+LEAST = {WorkKind.REPORTS: 32, WorkKind.DUE: 32}
 LEAST_S = 0.006
 
 
@@ -109,7 +109,7 @@ def kind_of(part: PendingRequest) -> WorkKind:
         return WorkKind.GRANT
     if isinstance(body, Resume):
         return WorkKind.HELLOS
-    return WorkKind.LATER if isinstance(body, MakeAlerts | Observe) else WorkKind.WORDS
+    return WorkKind.LATER if isinstance(body, MakeAlerts | Observe) else WorkKind.REPORTS
 
 
 class TimeShares:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raftsched.cluster.node.worker_sessions import Words
+from raftsched.cluster.node.worker_sink import Messages
 from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.core.rejection import Rejection
 
@@ -13,7 +13,7 @@ class Ear:
     """See the head of this file."""
 
     def __init__(self) -> None:
-        self.pre_serialized: list[Words] = []
+        self.pre_serialized: list[Messages] = []
         self.got: list[worker_pb2.Lease] = []
         self.acked: list[worker_pb2.ResultAck] = []
         self.stopped: list[worker_pb2.Stop] = []
@@ -21,7 +21,7 @@ class Ear:
         self.redirected: list[str] = []
         self.gone: list[Rejection] = []
 
-    def pre_serialize(self, words: Words) -> None:
+    def pre_serialize(self, words: Messages) -> None:
         self.pre_serialized.append(words)
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from raftsched.cluster.node import worker_sessions
 from raftsched.cluster.node.hello import HELD_MAX
 from raftsched.cluster.node.leader_loop import AGAIN_MS
-from raftsched.cluster.node.worker_sessions import Session
+from raftsched.cluster.node.worker_session import Session
 from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.rejection import Refused

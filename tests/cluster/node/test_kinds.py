@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.cluster.node import worker_sessions as sessions_module
+from raftsched.cluster.node import offer_queue
 from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.model.request import Grant
 
@@ -14,7 +14,7 @@ from .test_leader_loop import START_MS, Bench, due
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(sessions_module, "KINDS", 4)
+    monkeypatch.setattr(offer_queue, "KINDS", 4)
     bench = Bench()
     bench.leader.gained()
     return bench

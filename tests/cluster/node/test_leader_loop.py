@@ -12,8 +12,10 @@ from raftsched.cluster.node import leader_loop as leaders
 from raftsched.cluster.node.alert_work import NodeHealth
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader
+from raftsched.cluster.node.offer_queue import OFFERED
 from raftsched.cluster.node.pending import PendingRequest
-from raftsched.cluster.node.worker_sessions import OFFERED, Session, Sessions
+from raftsched.cluster.node.worker_session import Session
+from raftsched.cluster.node.worker_sessions import Sessions
 from raftsched.cluster.raft import faults
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Reply

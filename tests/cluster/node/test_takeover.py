@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from raftsched.client.session import Session as WorkerSession
-from raftsched.cluster.node.worker_sessions import Session, Words
+from raftsched.cluster.node.worker_session import Session
+from raftsched.cluster.node.worker_sink import Messages
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import WorkResponse
 from raftsched.statemachine.core.rejection import Rejection
@@ -103,7 +104,7 @@ class Wire:
         welcome.welcome.lapse.FromMilliseconds(bench.sessions.lapse_ms)
         self.frames.append(welcome)
 
-    def pre_serialize(self, words: Words) -> None: ...
+    def pre_serialize(self, words: Messages) -> None: ...
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.frames.append(WorkResponse(leases=leases))

@@ -1,0 +1,181 @@
+"""One worker as the leader knows it: its credits, its hello, and what it has reported."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from ...proto.v1 import worker_pb2
+from ...statemachine.model.request import (
+    Resume,
+)
+from .refusals import backlog_full
+from .worker_sink import NULL_SINK, WorkerSink
+
+CREDITS_MAX = 10_000
+WAITING_MAX = 20_000  # Reports of one worker that wait: more than it can hold leases.
+REPORTS = 1_000  # Of one worker in a part of a change.
+T = TypeVar("T")
+WorkerKind = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], tuple[tuple[str, str], ...]]
+
+
+class SessionOwner(Protocol):
+    """Who has all sessions, and is notified of what each of them waits for."""
+
+    def heard(self, session: Session) -> None: ...
+
+    def offer(self, session: Session, *, fresh: bool = True) -> None: ...
+
+    def reported(self, session: Session) -> None: ...
+
+    def queue_hello(self, session: Session) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A worker that is there, or was a moment ago."""
+
+    sessions: SessionOwner
+    worker: str
+    hello: worker_pb2.WorkerHello
+    sink: WorkerSink
+    kind: WorkerKind
+    connected_ms: int
+    heard_ms: int
+    credits: int = 0
+    # It stands in a line of offers, or a grant under way may use up its credits.
+    in_offer_queue: bool = False
+    in_grant: bool = False
+    # What became of its last grant nobody knows: leadership went.
+    grant_is_unknown: bool = False
+    # It is known from its leases only, and has not said hello to this leader.
+    from_lease_only: bool = False
+    # What that grant gives was meant for a stream that is gone.
+    has_stale_grant: bool = False
+    # The unary call that its credits come from.
+    request: worker_pb2.LeaseRequest | None = None
+    draining: bool = False
+    drain_reason: str = ""
+    lapsing: bool = False
+    # What is left to do of its last hello on a stream: its leases are compared with those that it
+    # holds. Before that is done it gets none, and all else that it says waits.
+    resume: Resume | None = None
+    # Whose access token it shows. What callers' workers hold is looked at in turns.
+    caller: str = ""
+    results: deque[worker_pb2.Result] = field(default_factory=deque)
+    # By token: of several words about one lease the last one counts.
+    notes: dict[int, worker_pb2.ProgressReport] = field(default_factory=dict)
+    extensions: deque[worker_pb2.ExtendRequest] = field(default_factory=deque)
+
+    @property
+    def has_reports(self) -> bool:
+        """It has said something that waits for a change."""
+        return bool(self.results or self.notes or self.extensions)
+
+    def hear(self) -> None:
+        """It said something; that is all a heartbeat is."""
+        self.sessions.heard(self)
+
+    def credit(self, more: int, request: worker_pb2.LeaseRequest | None = None) -> None:
+        """It would take so many more leases; a unary call says so by itself."""
+        if more > 0 and not self.draining:
+            self.request = request
+            self.credits = min(self.credits + more, CREDITS_MAX)
+            self.sessions.offer(self)
+
+    def withdraw(self) -> None:
+        """It takes no more leases for now; those that are being granted still come."""
+        self.credits = 0
+
+    def report(self, results: Iterable[worker_pb2.Result]) -> None:
+        """How attempts ended."""
+        self._wait(self.results, results)
+
+    def extend(self, extensions: Iterable[worker_pb2.ExtendRequest]) -> None:
+        """More time for attempts."""
+        self._wait(self.extensions, extensions)
+
+    def note(self, reports: Iterable[worker_pb2.ProgressReport]) -> None:
+        """How far attempts are."""
+        for report in reports:
+            before = self.notes.get(report.token)
+            if before is None and len(self.notes) >= WAITING_MAX:
+                raise backlog_full(f"{WAITING_MAX} progress reports of one worker wait already")
+            self.notes[report.token] = report if before is None else merged(before, report)
+        self.sessions.reported(self)
+
+    def note_again(self, reports: Iterable[worker_pb2.ProgressReport]) -> None:
+        """These found no room in a change; what was said since then stands over them."""
+        for report in reports:
+            after = self.notes.get(report.token)
+            self.notes[report.token] = report if after is None else merged(report, after)
+        self.sessions.reported(self)
+
+    def drain(self, reason: str) -> None:
+        """It takes no more leases, as long as the session stands; the first reason stays."""
+        if not self.draining:
+            self.drain_reason = reason
+        self.draining = True
+        self.credits = 0
+        if not self.in_grant:
+            self.sink.drain(self.drain_reason)
+
+    def close(self) -> None:
+        """Its stream is gone. Credits are void; leases stand until the session lapses."""
+        self.credits = 0
+        if self.resume is not None:
+            # Nobody is there to be told which leases do not stand.
+            self.resume = replace(self.resume, looked=len(self.resume.held))
+            self.sessions.queue_hello(self)
+        self.sink = NULL_SINK
+
+    def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
+        """What came of its offer."""
+        if self.has_stale_grant:
+            # Its worker did not list them, so the Resume that comes next ends them. Told now, they
+            # would be worked on all the same, by two.
+            leases = ()
+        # Credits that were withdrawn meanwhile are used up all the same.
+        self.credits = max(0, self.credits - len(leases))
+        self.in_grant = self.has_stale_grant = False
+        if self.resume is not None:
+            self.sessions.queue_hello(self)
+        self.sink.leases(leases)
+        if self.draining:
+            self.sink.drain(self.drain_reason)
+        elif self.credits:
+            self.sessions.offer(self, fresh=False)
+
+    def _wait(self, line: deque[T], reports: Iterable[T]) -> None:
+        line.extend(reports)
+        if len(line) > WAITING_MAX:
+            raise backlog_full(f"{WAITING_MAX} words of one worker wait already")
+        self.sessions.reported(self)
+
+
+def kind_of_worker(hello: worker_pb2.WorkerHello) -> WorkerKind:
+    """What decides which runs a worker can take; empty lists stand for the contract's defaults."""
+    return (
+        tuple(hello.namespaces) or ("default",),
+        tuple(hello.queues) or ("default",),
+        frozenset(hello.handlers),
+        tuple(sorted(hello.labels.items())),
+    )
+
+
+def merged(
+    before: worker_pb2.ProgressReport, after: worker_pb2.ProgressReport
+) -> worker_pb2.ProgressReport:
+    """Two words about one lease: what the later one leaves out stays as the earlier one said."""
+    merged = worker_pb2.ProgressReport()
+    merged.CopyFrom(before)
+    merged.token, merged.run = after.token, after.run
+    if after.HasField("progress"):
+        merged.progress.CopyFrom(after.progress)
+    if after.checkpoint:
+        merged.checkpoint = after.checkpoint
+    if after.log_tail:
+        merged.log_tail = after.log_tail
+    return merged
