@@ -44,7 +44,7 @@ from .streaming import Follow, Streams
 from .unary import Calls, OwnCall
 from .unread import Unread
 from .wait_run import Waits
-from .worker_stream import LOOK_S, Work
+from .worker_streams import LOOK_S, Work
 from .worker_unary import WorkerCalls
 
 MESSAGE_MAX = 4 << 20

@@ -10,48 +10,32 @@ not speak all at once.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import partial
-from itertools import islice
+from collections.abc import Sequence, Sized
 
 import grpc
-from google.protobuf.message import Message
 
 from ...proto.contract import Named, named
 from ...proto.v1 import worker_pb2
-from ...statemachine.core import limits
-from ...statemachine.core.instants import set_ms
 from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
 from ..node import refusals
 from ..node.backoff import backoff
 from ..node.worker_session import CREDITS_MAX, Session
-from ..node.worker_sessions import Sessions
 from ..node.worker_sink import Messages
-from . import body, places
-from .call import Call, Context
-from .caller_limits import CallerShare, CallerShares
+from .call import Context
 from .frames import Heads, take
-from .leadership import Leadership
-from .node_port import Node
-from .strangers import Strangers
+from .worker_frames import FRAME_MAX, FrameSizes, parsed, unread, wrong
 
-LOOK_S = 0.02  # How often the server looks at a share of the streams.
-FRAME_MAX = 3 << 20
 PRE_SERIALIZED_MAX = 32  # Lists of words for one worker that one change may hold, and more.
 HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
 LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
-WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
-HELLO_S = 2.0  # From the beginning of a stream to its hello.
 # Of a period: after so much silence a stream says something, its beat at least. With so few streams
 # it answers each beat at once, so that a worker soon knows of a leader that hangs.
 SILENT_SHARE = 0.7
 FEW_STREAMS = 200
 UNREAD_S = 10.0  # How long a frame may be on its way to a worker that does not read.
 LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
-PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
 # Leases that may be on their way to a worker. It may ask for more; but what waits here for one
 # that does not read must be bounded, and this is plenty for one that does.
 AHEAD = 1_000
@@ -61,7 +45,6 @@ SAID_MAX = 1 << 20
 SAID_ALL_MAX = 128 << 20
 HEARD_FIRST_S, HEARD_MOST_S = 0.002, 0.1  # How often it is asked whether it is heard.
 Response = worker_pb2.WorkResponse
-Heard = Callable[[int], object]
 LEASES, ACKS, STOPS = (
     Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
 )
@@ -111,7 +94,7 @@ class WorkStream:
         self.only: int | None = None
         # Whose access token it showed, and who counts the bytes of its frames.
         self.caller = ""
-        self.heard: Heard = int
+        self.heard: FrameSizes = int
         self.loop = asyncio.get_running_loop()
         # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
         # exception, since whoever waits for it stands in that one's trace and holds this stream.
@@ -363,200 +346,3 @@ class WorkStream:
             if self.writing is not None:
                 self.writing.cancel()
                 raise asyncio.CancelledError
-
-
-class Work:
-    """All streams of workers on this node."""
-
-    def __init__(
-        self,
-        node: Node,
-        sessions: Sessions,
-        leadership: Leadership,
-        admit: Callable[[Call, Message], None],
-        shares: CallerShares,
-        strangers: Strangers,
-    ) -> None:
-        self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
-        self.shares, self.strangers = shares, strangers
-        # The one that was looked at longest ago is first.
-        self.streams: OrderedDict[WorkStream, None] = OrderedDict()
-        self.said = UnprocessedBytes()
-
-    async def talk(self, call: Call, requests: object) -> None:
-        """Serve a stream."""
-        peer = call.peer
-        # There is always a frame under way.
-        self.strangers.reads(peer, FRAME_MAX)
-        try:
-            await self._talk(call, partial(self.strangers.heard, peer))
-        finally:
-            self.strangers.has_read(peer, FRAME_MAX, 0)
-
-    async def _talk(self, call: Call, heard: Heard) -> None:
-        node, context = self.node, call.context
-        if node.draining:
-            raise refusals.draining(node.name, self.leadership.elsewhere())
-        with self.shares.greetings.taken(call.caller):
-            if not node.leads and not await self.leadership.gained(PATIENCE_S):
-                await self._send_elsewhere(context)
-                return
-            hello = await said_first(context, self.shares.bytes, call.caller, heard)
-        self.admit(call, hello.hello)
-        with self.shares.streams.taken(call.caller):
-            serving = self._serve(call, hello, heard)
-            # It may list thousands of leases, and the stream stays for long.
-            del hello
-            await serving
-
-    async def _serve(self, call: Call, hello: worker_pb2.WorkRequest, heard: Heard) -> None:
-        node, context = self.node, call.context
-        if node.leads:
-            await places.need_of(node, hello.hello, call.timeout())
-        if not node.leads:
-            await self._send_elsewhere(context)
-            return
-        stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
-        stream.caller, stream.heard = call.caller, heard
-        if call.namespace:
-            stream.only = places.number_of(node, call.namespace)
-        stream.session = self.sessions.open(
-            hello.hello, stream, stream=True, caller=call.caller, only=stream.only
-        )
-        self.streams[stream] = None
-        reading: asyncio.Task[None] | None = None
-        try:
-            stream.take(hello)
-            del hello
-            stream.wake()
-            reading = asyncio.create_task(stream.read())
-            reading.add_done_callback(stream.read_all)
-            rejection = await stream.ended
-        finally:
-            del self.streams[stream]
-            self.said.forget(stream)
-            if reading is not None:
-                # What it says from now on is not for this stream any more.
-                reading.cancel()
-            await stream.close()
-        if rejection is not None:
-            raise Refused(rejection)
-
-    async def _send_elsewhere(self, context: Context) -> None:
-        """Say who leads to a worker that reads."""
-        redirect = worker_pb2.Redirect(
-            leader=self.leadership.elsewhere(), reason=f"{self.node.name} does not lead"
-        )
-        try:
-            async with asyncio.timeout(LAST_WORD_S):
-                await context.write(Response(redirect=redirect).SerializeToString())
-        except TimeoutError:
-            raise unread(LAST_WORD_S) from None
-
-    def look(self, now: float) -> None:
-        """A share of the streams; within an eighth of a heartbeat it is all of them."""
-        heartbeat = self.sessions.heartbeat_ms / 1000
-        share = -(-len(self.streams) * LOOK_S // (heartbeat / 8))
-        for stream in list(islice(self.streams, int(share))):
-            self.streams.move_to_end(stream)
-            stream.look(now, heartbeat)
-
-    def drain(self, reason: str) -> None:
-        """Send all workers elsewhere."""
-        for stream in self.streams:
-            stream.redirect(self.leadership.elsewhere(), reason)
-
-
-def welcome(sessions: Sessions) -> worker_pb2.Welcome:
-    """What a session must keep to."""
-    found = worker_pb2.Welcome()
-    set_ms(found.heartbeat, sessions.heartbeat_ms)
-    set_ms(found.lapse, sessions.lapse_ms)
-    if sessions.tells_time:
-        set_ms(found.server_time, sessions.wall_ms())
-    return found
-
-
-async def said_first(
-    context: Context, share: CallerShare, caller: str, heard: Heard
-) -> worker_pb2.WorkRequest:
-    """The first frame, with the hello; what waits to be parsed counts for its caller."""
-    try:
-        async with asyncio.timeout(HELLO_S):
-            data = await context.read()
-    except TimeoutError:
-        raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
-    if data is grpc.aio.EOF:
-        raise required("did not come before the worker closed its side")
-    heard(len(data))
-    share.take(caller, len(data))
-    try:
-        frame = await parsed(data, caller)
-    finally:
-        share.give(caller, len(data))
-    if not frame.HasField("hello"):
-        raise required("is not in the first frame")
-    return frame
-
-
-async def parsed(data: bytes, caller: str) -> worker_pb2.WorkRequest:
-    """A frame of a worker, within its limits."""
-    if len(data) > FRAME_MAX:
-        raise too_many("frame", FRAME_MAX, len(data), "bytes")
-    frame = await body.parsed(worker_pb2.WorkRequest, data, caller=caller)
-    for name, words in (
-        ("results", frame.results), ("progress", frame.progress), ("extensions", frame.extensions)
-    ):  # fmt: skip
-        if len(words) > WORDS_MAX:
-            raise too_many(name, WORDS_MAX, len(words), "entries")
-    within(frame.progress)
-    if frame.credits < 0:
-        raise wrong("credits", f"is {frame.credits}; it says how many more leases may come")
-    return frame
-
-
-def within(reports: Iterable[worker_pb2.ProgressReport]) -> None:
-    """Refuse what the rules would not take. Nothing but an old token is answered by a stop, so a
-    report that is refused there would end a handler whose lease stands."""
-    for report in reports:
-        size = len(report.checkpoint)
-        if size > limits.CHECKPOINT_BYTES:
-            raise refusals.refused(
-                Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                f"the checkpoint of run {report.run[:256]} has {size} bytes; the most is "
-                f"{limits.CHECKPOINT_BYTES}. Store it elsewhere and send its address",
-                limit="checkpoint",
-                maximum=limits.CHECKPOINT_BYTES,
-                actual=size,
-            )
-
-
-def required(why: str) -> Refused:
-    return refusals.refused(
-        Reason.ERROR_REASON_FIELD_REQUIRED,
-        f"hello {why}; begin the stream with a frame that says who you are",
-        field="hello",
-    )
-
-
-def wrong(field: str, why: str) -> Refused:
-    return refusals.refused(Reason.ERROR_REASON_FIELD_INVALID, f"{field} {why}", field=field)
-
-
-def too_many(what: str, maximum: int, actual: int, of: str) -> Refused:
-    return refusals.refused(
-        Reason.ERROR_REASON_LIMIT_EXCEEDED,
-        f"{what} has {actual} {of}, at most {maximum} may be sent at once; send them in parts",
-        limit=what,
-        maximum=maximum,
-        actual=actual,
-    )
-
-
-def unread(seconds: float) -> Refused:
-    return refusals.refused(
-        Reason.ERROR_REASON_BACKLOG_FULL,
-        f"the worker has not read from its stream for {seconds:.0f} s; connect again, and keep "
-        "reading while handlers work",
-        200,
-    )

@@ -31,8 +31,8 @@ from .lasting import Lasting
 from .node_port import Node
 from .turns import Turns
 from .unary import OwnCall
+from .worker_frames import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 from .worker_names import sessions_of
-from .worker_stream import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
 WAIT_MAX_S = 60.0

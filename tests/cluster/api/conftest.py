@@ -10,7 +10,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.cluster.api import places, unary, worker_stream
+from raftsched.cluster.api import places, unary, worker_frames, worker_streams
 from raftsched.cluster.api.call import Call
 from raftsched.cluster.api.observer import Nobody
 from raftsched.cluster.api.server import Server
@@ -20,8 +20,8 @@ from .fake import FakeNode, World
 
 # How long a node waits for word of a leader, of a namespace, of a worker.
 PATIENCE = (
-    (unary, "PATIENCE_S"), (worker_stream, "PATIENCE_S"), (places, "PATIENCE_S"),
-    (worker_stream, "HELLO_S"),
+    (unary, "PATIENCE_S"), (worker_streams, "PATIENCE_S"), (places, "PATIENCE_S"),
+    (worker_frames, "HELLO_S"),
 )  # fmt: skip
 
 

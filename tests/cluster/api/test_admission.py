@@ -13,7 +13,7 @@ import pytest
 from raftsched.chaos.real.hostile import http2
 from raftsched.client import AsyncClient
 from raftsched.cluster.api import auth as access_module
-from raftsched.cluster.api import body, events, strangers, unread, worker_stream
+from raftsched.cluster.api import body, events, strangers, unread, worker_streams
 from raftsched.cluster.api import refused as refused_calls
 from raftsched.cluster.api.auth import Access, Failures, Token
 from raftsched.cluster.api.body import Bodies
@@ -430,7 +430,7 @@ async def test_an_answer_that_nobody_takes_ends_with_its_connection(
 async def test_a_worker_that_does_not_read_where_to_go_is_let_go(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_stream, "LAST_WORD_S", 0.1)
+    monkeypatch.setattr(worker_streams, "LAST_WORD_S", 0.1)
     first, served = await start("a"), await start("b")
     assert first.node.leads
     host = served.address.split(":")

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from raftsched.cluster.api import rates, worker_stream
+from raftsched.cluster.api import rates, worker_frames, worker_stream
 from raftsched.cluster.api.rates import Rates
 from raftsched.proto.v1 import (
     job_pb2,
@@ -53,7 +53,7 @@ async def test_results_that_no_change_takes_are_not_read(start: Start) -> None:
     await until(lambda: served.server.work.said.total > worker_stream.SAID_MAX)
     for _ in range(100):
         await asyncio.sleep(0.001)
-        assert waiting(served) < worker_stream.SAID_MAX + 2 * worker_stream.FRAME_MAX
+        assert waiting(served) < worker_stream.SAID_MAX + 2 * worker_frames.FRAME_MAX
     served.node.driver.release()
     await saying
     await worker.until(lambda: len(worker.acks) == 800, seconds=30)

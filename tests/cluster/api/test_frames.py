@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched.cluster.api.frames import Heads, take, varint
-from raftsched.cluster.api.worker_stream import ACKS, FRAME_MAX, HEAD_MAX, LEASES, STOPS, WorkStream
+from raftsched.cluster.api.worker_frames import FRAME_MAX
+from raftsched.cluster.api.worker_stream import ACKS, HEAD_MAX, LEASES, STOPS, WorkStream
 from raftsched.proto.v1 import worker_pb2
 
 Response = worker_pb2.WorkResponse

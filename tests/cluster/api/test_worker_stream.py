@@ -8,7 +8,7 @@ import time
 import grpc
 import pytest
 
-from raftsched.cluster.api import worker_stream
+from raftsched.cluster.api import worker_frames, worker_stream, worker_streams
 from raftsched.cluster.api.worker_stream import WorkStream
 from raftsched.cluster.node.worker_sessions import Sessions
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
@@ -215,7 +215,7 @@ async def test_without_a_leader_the_redirect_names_none(
     start: Start, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = await start("a")
-    monkeypatch.setattr(worker_stream, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(worker_streams, "PATIENCE_S", 0.05)
     world.lead(None)
     worker = await Worker(served.channel).ended()
     assert worker.redirect.leader == ""
@@ -355,7 +355,7 @@ async def test_frames_against_the_contract_end_the_stream(
 async def test_a_stream_without_a_hello_is_ended(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_stream, "HELLO_S", 0.05)
+    monkeypatch.setattr(worker_frames, "HELLO_S", 0.05)
     served = await start("a")
     worker = Worker(served.channel)
     await worker.ended()
@@ -370,8 +370,8 @@ async def test_leases_beyond_a_frame_come_in_several(start: Start) -> None:
     worker = await Worker(served.channel).hello(credits=100)
     await worker.until(lambda: len(worker.leases) == 100)
     sizes = [frame.ByteSize() for frame in worker.frames]
-    assert max(sizes) <= worker_stream.FRAME_MAX
-    assert sum(sizes) > 2 * worker_stream.FRAME_MAX
+    assert max(sizes) <= worker_frames.FRAME_MAX
+    assert sum(sizes) > 2 * worker_frames.FRAME_MAX
 
 
 async def test_what_waits_for_a_worker_that_does_not_read_is_bounded(
@@ -439,7 +439,7 @@ async def test_a_drain_with_500_streams_ends_them_with_a_word(
 ) -> None:
     served = await start("a")
     # To open so many may take longer than a hello may, or a silent session lives.
-    monkeypatch.setattr(worker_stream, "HELLO_S", NEVER_MS / 1000)
+    monkeypatch.setattr(worker_frames, "HELLO_S", NEVER_MS / 1000)
     served.node.sessions.lapse_ms = NEVER_MS
     workers = await open_streams(served, 500)
     served.node.drain()
@@ -462,7 +462,7 @@ async def test_what_comes_after_the_end_of_a_stream_is_not_for_its_session(
     sessions = served.node.sessions
     stream.session = sessions.open(worker_pb2.WorkerHello(worker="w1"), stream, stream=True)
     stream.wake()
-    stream.fail(worker_stream.unread(10.0))
+    stream.fail(worker_frames.unread(10.0))
     closing = asyncio.create_task(stream.close())
     await asyncio.sleep(0)
 
@@ -516,7 +516,7 @@ class Chatters(NeverWrites):
     def __init__(self) -> None:
         self.read_frames = 0
         said = worker_pb2.WorkRequest()
-        for number in range(worker_stream.WORDS_MAX):
+        for number in range(worker_frames.WORDS_MAX):
             # Large, so that no more than two frames of them wait for a change.
             result = said.results.add(run="report.1.1", token=number + 1)
             result.success.result.data = bytes(1_000)
@@ -541,7 +541,7 @@ async def test_no_more_is_read_of_a_worker_that_reads_no_answers(start: Start) -
             await asyncio.sleep(0.01)
     for _ in range(50):
         await asyncio.sleep(0.01)
-        assert len(stream._acks) < worker_stream.ACKS_IN_FRAME + 5 * worker_stream.WORDS_MAX
+        assert len(stream._acks) < worker_stream.ACKS_IN_FRAME + 5 * worker_frames.WORDS_MAX
     assert context.read_frames < 20
     stream.end()
     reading.cancel()

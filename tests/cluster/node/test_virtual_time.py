@@ -170,7 +170,7 @@ async def test_a_worker_that_was_told_to_stop_has_time_to_say_how_it_ended(tmp_p
 
 
 async def test_no_session_lapses_and_no_deadline_is_told_by_this_clock(tmp_path: Path) -> None:
-    from raftsched.cluster.api.worker_stream import welcome
+    from raftsched.cluster.api.worker_frames import welcome
 
     async with world(tmp_path) as here:
         node = await leader_of(here.nodes)
