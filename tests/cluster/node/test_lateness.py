@@ -27,7 +27,7 @@ class Busy:
         self.answers = 0
         self.bench = bench = Bench()
         bench.leader.gained()
-        bench.leader.seconds = lambda: self.seconds
+        bench.seconds = lambda: self.seconds
         bench.leader.now_ms = bench.sessions.wall_ms = bench.sessions.clock_ms = self.now_ms
         session, self.ear = bench.worker("w1", credits=5_000)
         session.heard_ms = START_MS + limits.HOUR_MS
