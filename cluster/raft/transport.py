@@ -238,8 +238,12 @@ class Links:
         for left, (host, port, *_) in enumerate(places, 1 - len(places)):
             try:
                 await loop.create_connection(lambda: session, host, port, **extra)
-            except OSError:
-                if not left:
+            except BaseException as error:
+                # Its time may be over in the turn in which it began, and the link in use by then:
+                # the loop closes it, and uvloop does not tell the link, which could not be written
+                # to.
+                self.forget(session)
+                if not left or not isinstance(error, OSError):
                     raise
             else:
                 return

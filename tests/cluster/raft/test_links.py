@@ -6,11 +6,13 @@ import asyncio
 import random
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
-from raftsched.cluster.raft.link import Identity, LinkLimits
+from raftsched.cluster.raft.link import PING, Identity, Link, LinkLimits
 from raftsched.cluster.raft.transport import Links
 
 LIMITS = LinkLimits(
@@ -105,3 +107,49 @@ async def test_a_resolver_that_takes_longer_than_a_dial_may_is_waited_for(
     finally:
         await caller.close()
         await callee.close()
+
+
+class CutShort(Link):
+    """Its dial ends in the turn in which the connection began and the other node answered."""
+
+    dial: asyncio.Task[None]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.links.accept(self, "a")
+        self.dial.cancel()
+
+
+@pytest.mark.parametrize("factory", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_dial_that_is_cut_short_leaves_no_link_that_cannot_be_written_to(
+    factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """After a turn of the loop that took long, a dial's time is over just when it is answered. The
+    loop closes the connection then, and uvloop tells nobody: a node ended by its next message."""
+
+    async def meet() -> None:
+        caller = links("b", asyncio.Event())
+        ended = asyncio.Event()
+
+        async def listen_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await reader.read(4096):
+                pass
+            writer.close()
+            ended.set()
+
+        silent = await asyncio.start_server(listen_on, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        session = CutShort(caller, "a")
+        session.dial = asyncio.create_task(caller._dial(session, "a", f"127.0.0.1:{port}"))
+        await asyncio.wait([session.dial], timeout=LIMIT_S)
+        try:
+            assert session.dial.cancelled()
+            session.write([PING])
+            assert (caller.sessions, session.pending) == ({}, False)
+        finally:
+            await asyncio.wait_for(ended.wait(), LIMIT_S)
+            silent.close()
+            await caller.close()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(meet())
