@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from ...cluster.local.lines import lines
+from ...cluster.local.process import Process, ProcessFailed
 
 CHUNK = 64 << 10
 HELLO_MAX = 4_096
@@ -179,36 +184,35 @@ class LinksProcess:
     """The links in a process of their own; the same calls, one at a time."""
 
     def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
+        program = ["raftsched.chaos.real.links"]
+        self._process = Process("links", program, Path(os.devnull), streams="dialog")
         self._lock = asyncio.Lock()
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "raftsched.chaos.real.links",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        self._process.start()
+        self._answers = lines(self._process)
 
     @property
     def pid(self) -> int:
-        return 0 if self._process is None else self._process.pid
+        return self._process.pid if self._process.alive else 0
 
     async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """Do something to the links; how many bytes were mistreated until now."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
+        popen = self._process.popen
+        assert popen is not None
+        assert popen.stdin is not None
         async with self._lock, asyncio.timeout(ANSWER_S):
-            process.stdin.write(json.dumps({"what": what, **how}).encode() + b"\n")
-            await process.stdin.drain()
-            return int(await process.stdout.readline())
+            popen.stdin.write(json.dumps({"what": what, **how}).encode() + b"\n")
+            popen.stdin.flush()
+            answer = await anext(self._answers, b"")
+        if not answer:
+            raise ProcessFailed(f"the links ended with {self._process.code}")
+        return int(answer)
 
     async def close(self) -> None:
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            async with asyncio.timeout(ANSWER_S):
-                await self._process.wait()
+        if self._process.popen is not None:
+            await asyncio.to_thread(self._process.kill)
+            await self._answers.aclose()
 
 
 async def obey(links: Links, what: str, how: dict[str, Any]) -> None:

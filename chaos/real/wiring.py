@@ -41,6 +41,7 @@ class Proxies(LinksProcess):
     def nodes(
         self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
     ) -> NodeProcesses:
+        self._process.log = folder / "links.log"
         ports = iter(free_ports(2 * count))
         addresses, shown = free_addresses(count), {}
         for name, at in addresses.items():

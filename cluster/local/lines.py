@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from .process import Process
 
 LINE_MAX = 1 << 20
 
 
-async def lines(process: Process) -> AsyncIterator[bytes]:
+async def lines(process: Process) -> AsyncGenerator[bytes, None]:
     """Until it ends, or gives up its output; for one whose `streams` are not those of the log."""
     assert process.popen is not None
     reader = asyncio.StreamReader(limit=LINE_MAX)

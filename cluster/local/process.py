@@ -111,6 +111,8 @@ class Process:
         """As a power failure ends it; returns when it is gone."""
         self.signal(signal.SIGKILL)
         self.wait()
+        if self.popen is not None and self.popen.stdin is not None:
+            self.popen.stdin.close()
 
     def stop(self) -> int:
         """SIGTERM, and the exit code. One that takes too long is killed, which is an error."""
