@@ -12,7 +12,7 @@ import click
 
 from .exits import Exit, Trouble, reason_of, wrong_use
 from .options import command
-from .session import Session, credentials
+from .session import Session, check_pair, trusts
 
 if TYPE_CHECKING:
     from .. import AsyncClient
@@ -106,11 +106,14 @@ def gateway(
     """
     from ..endpoints import is_loopback
     from ..gateway.config import Limits, Settings
+    from ..worker import loop_factory
 
     host, port = _address(listen)
     if bool(tls_cert_file) != bool(tls_key_file):
         raise wrong_use("a certificate and its key are two files", "",
                         "--tls-cert-file FILE --tls-key-file FILE")  # fmt: skip
+    if tls_cert_file:
+        check_pair(tls_cert_file, tls_key_file, "--tls-")
     local = is_loopback(listen)
     if not (local or tls_cert_file or insecure_http):
         raise wrong_use(
@@ -123,7 +126,8 @@ def gateway(
         frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,
     )  # fmt: skip
     log = logging.StreamHandler(sys.stderr)
-    asyncio.run(_serve(session, host, port, settings, log, quiet=quiet))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(session, host, port, settings, log, quiet=quiet))
 
 
 # The word of the manual; the shared one stays for contexts and scripts.
@@ -184,7 +188,7 @@ def _client(session: Session) -> AsyncClient:
     from .. import AsyncClient
     from ..endpoints import is_loopback
 
-    given = credentials(session.values) | {"token": None}
+    given = trusts(session.values)
     away = [one for one in session.nodes() if not is_loopback(one)]
     if away and given["tls"] is None and not given["insecure"]:
         raise Trouble(

@@ -300,23 +300,34 @@ def check_certificates(ca_file: str, cert_file: str, key_file: str) -> None:
             f"{ca_file} holds no certificate", reason_of(wrong),
             "--ca-file with the PEM file of the authority that signed the nodes' certificates",
         ) from wrong  # fmt: skip
+    if cert_file:
+        check_pair(cert_file, key_file)
+
+
+def check_pair(cert_file: str, key_file: str, flag: str = "--") -> None:
+    """Refuse files that are no certificate and its key; `flag` begins the options of both."""
+    import ssl
+
     try:
-        if cert_file:
-            context.load_cert_chain(cert_file, key_file, password="")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password="")
     except (ssl.SSLError, OSError) as wrong:
         raise wrong_use(
             f"{cert_file} and {key_file} are no certificate and its key", reason_of(wrong),
-            "--cert-file and --key-file of one pair, as PEM files without a password",
+            f"{flag}cert-file and {flag}key-file of one pair, as PEM files without a password",
         ) from wrong  # fmt: skip
 
 
 def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]:
     """What the client shows of us, and whom it trusts."""
-    token = token_of(values, secret)
+    return {"token": token_of(values, secret) or None} | trusts(values)
+
+
+def trusts(values: Mapping[str, Value]) -> dict[str, Any]:
+    """How a client encrypts, and whom it trusts."""
     insecure = values["insecure"].value == "yes"
     files = {name: values[name].value for name in ("ca_file", "cert_file", "key_file")}
     if not any(files.values()):
-        return {"token": token or None, "tls": None, "insecure": insecure}
+        return {"tls": None, "insecure": insecure}
     for name, path in files.items():
         if path:
             read_text(path, f"--{name.replace('_', '-')}")
@@ -330,4 +341,4 @@ def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]
     from .. import Tls
 
     tls = Tls(files["ca_file"] or None, files["cert_file"] or None, files["key_file"] or None)
-    return {"token": token or None, "tls": tls, "insecure": insecure}
+    return {"tls": tls, "insecure": insecure}

@@ -18,6 +18,8 @@ from .routes import Binding
 
 LINES = "application/x-ndjson"
 EVENTS = "text/event-stream"
+# A node takes so much metadata, the names of it and some others included.
+TOKEN_MAX = 7_000
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
 EXPOSED = "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms"
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id"
@@ -88,6 +90,11 @@ def token_of(headers: Headers) -> str:
         raise Refused(
             "UNAUTHENTICATED", "the header Authorization is not understood; send: Bearer SECRET"
         )
+    if len(token) > TOKEN_MAX:
+        raise Refused(
+            "UNAUTHENTICATED", f"the access token has {len(token):,} characters, and none has over "
+            f"{TOKEN_MAX:,}; send one alone",
+        )  # fmt: skip
     return token
 
 

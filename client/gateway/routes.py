@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import unquote
 
 from google.api import annotations_pb2, http_pb2
@@ -33,8 +34,7 @@ class Binding:
     @property
     def variables(self) -> tuple[str, ...]:
         """The paths of the fields that stand in the path, from left to right."""
-        segments, _ = _split(self.template)
-        return tuple(one[1:-1] for one in segments if one[:1] == "{")
+        return _variables(self.template)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,12 @@ class Routes:
         for routes in self._routes.values():
             for route in routes:
                 yield from route.bindings.values()
+
+
+@cache
+def _variables(template: str) -> tuple[str, ...]:
+    segments, _ = _split(template)
+    return tuple(one[1:-1] for one in segments if one[:1] == "{")
 
 
 def _split(path: str) -> tuple[list[str], str]:

@@ -46,6 +46,7 @@ class Served:
     host: str
     port: int
     session: aiohttp.ClientSession
+    server: Port
 
     @property
     def url(self) -> str:
@@ -86,6 +87,6 @@ async def serving(
         port = Port(Gateway(client, strangers, made), made)
         host, _, number = (await port.start("127.0.0.1", 0)).rpartition(":")
         try:
-            yield Served(host, int(number), session)
+            yield Served(host, int(number), session, port)
         finally:
             await port.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -92,10 +93,19 @@ def apart(stage: Stage, caplog: pytest.LogCaptureFixture) -> Iterator[Served]:
 
 
 def ask(served: Served, data: bytes) -> bytes:
-    """What comes back, at first; our side is closed, so that nothing is waited for."""
+    """The first answer; of one without a length, as a stream has it, the head."""
     with socket.create_connection((served.host, served.port), timeout=20) as line:
         line.sendall(data)
-        return line.recv(1 << 20)
+        answer, missing = b"", 1
+        while missing > 0:
+            piece = line.recv(1 << 16)
+            answer += piece
+            head, end, body = answer.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            missing = (int(length[1]) - len(body) if length else 0) if end else 1
+            if not piece:
+                break
+        return answer
 
 
 @settings(

@@ -83,6 +83,7 @@ def test_it_starts_before_the_cluster_and_stops_when_asked() -> None:
         (["--server", "10.0.0.9:7400"], "sent to other machines without encryption"),
         (["--server", "a/b"], "cannot use the endpoints"),
         (["--tls-cert-file", "x.pem"], "are two files"),
+        (["--tls-cert-file", "x.pem", "--tls-key-file", "x.key"], "no certificate and its key"),
         (["--listen", "203.0.113.9:1", "--insecure-http"], "cannot listen on 203.0.113.9:1"),
     ],
 )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from raftsched.client.gateway import app, server
 from raftsched.client.gateway.config import HEAD_BYTES, Limits, Settings
 
 from ..stage import Stage
+from ..test_calls import certify
 from .served import Served, serving
 
 
@@ -143,6 +148,26 @@ async def test_bodies_are_bounded_together(stage: Stage) -> None:
                     break
         assert (status, metadata["limit"]) == (503, "body_mb")
         writer.close()
+
+
+async def test_no_answer_waits_for_a_confirmation(gateway: Served) -> None:
+    """Else an answer of head and body takes 40 ms."""
+    await gateway.ask("GET", "/v1/jobs")
+    [one] = gateway.server._server.server_state.connections
+    assert one.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+async def test_a_certificate_turns_https_on(stage: Stage, tmp_path: Path) -> None:
+    certify(tmp_path, "node")
+    made = Settings(certificate=str(tmp_path / "node.pem"), key=str(tmp_path / "node.key"))
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    async with serving(stage.endpoints, made) as gateway:
+        path = f"https://{gateway.host}:{gateway.port}/v1/jobs"
+        async with gateway.session.get(path, ssl=trusting) as answer:
+            assert answer.status == 200
+        plain = await gateway.raw(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert not plain.startswith(b"HTTP")
 
 
 async def test_requests_on_one_connection_are_answered_in_order(gateway: Served) -> None:
