@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable
 
-from ...cluster.raft.disk import Disk
+from ...cluster.raft.port import Disk
 
 VALUE_MAX = 500
 

@@ -17,8 +17,7 @@ from ...cluster.node.clock import SteadyClock
 from ...cluster.node.peer_info import PeerDirectory
 from ...cluster.node.troubles import Troubles
 from ...cluster.raft import faults
-from ...cluster.raft.disk import Disk
-from ...cluster.raft.port import Machine, Reply
+from ...cluster.raft.port import Disk, Machine, Reply
 from ...cluster.raft.raft import Raft
 from ...statemachine.core.budget import Steps
 from ...statemachine.core.store import MemoryStore

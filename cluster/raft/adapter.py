@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pysyncobj.syncobj as audited
 from pysyncobj import SyncObj, SyncObjConf
@@ -21,7 +22,6 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from .faults import Broken, Refused
-from .journal import Journal
 
 # The file that was read line by line. Another one may look the same and behave differently.
 AUDITED_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
@@ -43,6 +43,15 @@ def check_audited() -> None:
         )
 
 
+class VoteStore(Protocol):
+    """Where term and vote are written down."""
+
+    term: int
+    vote: str | None
+
+    def set_term(self, term: int, vote: str | None) -> None: ...
+
+
 class _Silent(Transport):  # type: ignore[misc]  # PySyncObj has no types.
     """A transport that says nothing: messages leave through the outbox."""
 
@@ -57,7 +66,7 @@ class _Silent(Transport):  # type: ignore[misc]  # PySyncObj has no types.
 class _LogView:
     """The journal under the names PySyncObj's remaining code knows."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: VoteStore) -> None:
         self._journal = journal
 
     def setCurrentTerm(self, term: int, vote: str | None) -> None:
@@ -74,7 +83,7 @@ def _shut(name: str) -> Callable[..., None]:
 class _Shut(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
     """A SyncObj that only keeps term, vote and role."""
 
-    def __init__(self, me: str, journal: Journal) -> None:
+    def __init__(self, me: str, journal: VoteStore) -> None:
         conf = SyncObjConf(
             autoTick=False,
             dynamicMembershipChange=False,
@@ -94,7 +103,7 @@ class _Shut(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
 class Upstream:
     """Term, vote and role, as PySyncObj keeps them."""
 
-    def __init__(self, me: str, journal: Journal) -> None:
+    def __init__(self, me: str, journal: VoteStore) -> None:
         self._held = _Shut(me, journal)
 
     @property

@@ -54,7 +54,7 @@ class Applying:
     def apply_committed(self) -> bool:
         """Give committed entries to the machine; return whether there are more.
 
-        Counted before anyone is told: what a caller does cannot make an entry apply twice. An
+        Counted before anyone is notified: what a caller does cannot make an entry apply twice. An
         entry that is not durable here waits, so that the machine is never ahead of the journal.
         """
         limit = min(self.node.commit, self.journal.synced_index)

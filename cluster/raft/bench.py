@@ -71,13 +71,13 @@ class BenchProcess:
             else:
                 self.bench.events.put_nowait(row)
 
-    async def ask(self, do: str, patience: float = 10.0, **order: object) -> dict[str, Any]:
+    async def ask(self, do: str, timeout: float = 10.0, **order: object) -> dict[str, Any]:
         popen = self.process.popen
         assert popen is not None
         assert popen.stdin is not None
         popen.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
         popen.stdin.flush()
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             return await self.answers.get()
 
     async def kill(self) -> None:

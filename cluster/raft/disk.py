@@ -1,4 +1,4 @@
-"""The disk as consensus sees it: twelve calls on paths below one folder.
+"""The disk of the operating system, behind the twelve calls that consensus makes (`port.Disk`).
 
 The simulator has another one, which loses what was not synced. Whatever consensus keeps goes
 through here, so a crash is tried on the same code that runs in production.
@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from .faults import Refused
 
@@ -45,43 +44,6 @@ def file_limit() -> str:
         "raise it (ulimit -f unlimited, LimitFSIZE=infinity) and start again: nothing that was "
         "acknowledged is lost"
     )
-
-
-class Disk(Protocol):
-    """Paths are relative and use `/`. Errors are OSError; a failed sync is final."""
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes; fewer at the end of the file."""
-
-    def write(self, path: str, offset: int, data: bytes) -> None:
-        """Write all of `data`, creating the file; durable only after `sync`."""
-
-    def allocate(self, path: str, size: int) -> None:
-        """Create the file if need be and reserve `size` bytes, or raise ENOSPC."""
-
-    def size(self, path: str) -> int: ...
-
-    def sync(self, path: str) -> None: ...
-
-    def sync_folder(self, path: str) -> None:
-        """Make creations, renames and removals in the folder durable."""
-
-    def rename(self, old: str, new: str) -> None: ...
-
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; a missing one is fine."""
-
-    def list(self, path: str) -> list[str]:
-        """Return the names in the folder, sorted; none if there is no such folder."""
-
-    def is_one(self, path: str, other: str) -> bool:
-        """Tell whether both names are there and lead to one file."""
-
-    def make_folder(self, path: str) -> None:
-        """Create a folder, durably: what is synced in it later must be found."""
-
-    def lock(self, path: str) -> None:
-        """Take the folder for this process, or raise Refused."""
 
 
 class RealDisk:

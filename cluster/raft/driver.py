@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .adapter import check_audited
-from .disk import Disk
 from .faults import Broken, Refused
 from .journal import Journal, JournalLimits
 from .link import Identity, LinkLimits
 from .membership import Configuration
 from .message import Message, WireError
-from .port import Machine, Reply, Settings, Status, Steps, Untimed, Watcher
+from .port import Disk, Machine, Reply, Settings, Status, Steps, Untimed, Watcher
 from .raft import Raft
 from .threads import BulkThread, JournalThread
 from .transport import Links
@@ -355,7 +354,7 @@ class Driver:
         core = self.core
         if core.config is not self._following:
             self._following = core.config
-            # Where the log says a node is, else where this node was told: those who moved while
+            # Where the log says a node is, else where its own list has it: those who moved while
             # there was no majority to write it down must find each other to have one.
             addresses = {n: [m.address] for n, m in core.config.members.items()}
             for name, address in self.place.contacts.items():

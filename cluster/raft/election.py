@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 
 from .adapter import CANDIDATE, FOLLOWER
-from .faults import Refused
 from .members import Members
 from .message import PreVote, PreVoteReply, TimeoutNow, Vote, VoteReply
 from .node_state import NodeState
@@ -40,10 +39,9 @@ class Election:
         self.pre_voters: set[str] = set()
         # Who asked last for a pre-vote while the leader lived, what, and when.
         self.refused: tuple[str, PreVote, float] | None = None
-        self.attempts = 0
         self.heard_at = float("-inf")
         self.deadline = 0.0  # When to stand unless a leader is heard.
-        self.met: set[str] = set()  # Voters that said what they know of this disk since this start.
+        self.met: set[str] = set()  # Voters that sent what they know of this disk since this start.
         self.meet_until = 0.0
 
     def has_met(self, now: float) -> bool:
@@ -65,7 +63,7 @@ class Election:
             self.deadline = self.meet_until
             return
         self.deadline = now + self.retry_delay()
-        self.attempts += 1
+        self.node.attempts += 1
         if self.may_lead():
             self.ask_pre_votes(now)
 
@@ -76,12 +74,12 @@ class Election:
         """How long to wait for the outcome of an election before the next one."""
         if self.node.leader is not None and self.node.leader in self.members.connected:
             return self.node.silence()
-        low, high = self.settings.retry_min, self.settings.retry_max
-        delay = (low + (high - low) * self.node.dice.random()) * float(2 ** min(self.attempts, 8))
+        low, high, dice = self.settings.retry_min, self.settings.retry_max, self.node.dice
+        delay = (low + (high - low) * dice.random()) * float(2 ** min(self.node.attempts, 8))
         return min(delay, self.node.silence())
 
     def take_office(self, now: float) -> None:
-        self.attempts = 0
+        self.node.attempts = 0
         self.replication.take_office(now)
 
     # Who leads.
@@ -96,23 +94,14 @@ class Election:
             and now - self.heard_at < self.settings.silence_min
         )
 
-    @property
-    def known_leader(self) -> str | None:
-        """Whom to send callers to: the leader of this term until this node has given it up.
-
-        Its name is kept even then (a term has one leader), and the next term may never come: who
-        lost both others asks for pre-votes for ever.
-        """
-        return self.node.leader if self.node.leads or self.attempts == 0 else None
-
     def heard_leader(self, now: float) -> None:
-        self.attempts = 0
+        self.node.attempts = 0
         self.heard_at = now
         self.deadline = now + self.node.silence()
 
     def leader_linked(self, now: float) -> None:
         """There is a new connection to the leader."""
-        self.attempts = 0
+        self.node.attempts = 0
         self.deadline = now + self.node.silence()
 
     def leader_unlinked(self, leader: str, now: float) -> None:
@@ -124,13 +113,8 @@ class Election:
         rank = standing.index(me) if me in standing else len(standing)
         jitter = self.node.dice.random() * settings.rank_step / 4
         self.deadline = min(self.deadline, now + rank * settings.rank_step + jitter)
-        self.attempts = 0
+        self.node.attempts = 0
         self.grant_belatedly(now)
-
-    def check_leads(self) -> None:
-        """Raise Refused, and say whom to ask, if this node does not lead."""
-        if not self.node.leads:
-            raise Refused(f"{self.node.me} does not lead; ask {self.known_leader or 'the leader'}")
 
     # Pre-vote.
 
@@ -139,7 +123,7 @@ class Election:
         if self.members.config.majority(self.pre_voters):
             self.stand(now, transfer=False)
             return
-        level = logging.INFO if self.attempts == 1 else logging.DEBUG
+        level = logging.INFO if self.node.attempts == 1 else logging.DEBUG
         term = self.node.term + 1
         logger.log(level, "%s asks whether it may stand in term %d", self.node.me, term)
         ask = PreVote(term, self.journal.last_index, self.journal.last_term)

@@ -20,7 +20,7 @@ class JournalDamaged(Damaged):
 
 
 class DiskFailed(Fatal):
-    """The disk said no to a write or a sync. After that its page cache cannot be believed."""
+    """The disk refused a write or a sync. After that its page cache cannot be believed."""
 
 
 class FileLimit(Fatal):

@@ -71,7 +71,7 @@ class Follower:
         if beat.known > self.node.commit and not self.node.installing and not self.node.bereft:
             self.node.move_commit(beat.known)
         if beat.echo <= now:
-            # What is ahead of this clock was said by one before it, of a host that has begun anew.
+            # What is ahead of this clock is of one before it, of a host that has begun anew.
             self.freshness.heard(beat.commit, beat.echo - beat.age, self.node.applied)
         self.outbox.send_first(peer, HeartbeatAck(self.node.term, beat.round, now))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Freshness:
-    """The leader echoes the time we last told it. Its commit index of that moment included
+    """The leader echoes the time we last sent it. Its commit index of that moment included
     everything committed up to then, if it was still followed by a majority; `age` accounts for
     the time it cannot be sure of that.
     """

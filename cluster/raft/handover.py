@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .election import Election
 from .faults import Refused
 from .members import Members
 from .message import TimeoutNow
@@ -24,27 +23,25 @@ class Handover:
         outbox: Outbox,
         proposals: Proposals,
         replication: Replication,
-        election: Election,
     ) -> None:
         self.node, self.members, self.outbox = node, members, outbox
-        self.proposals, self.replication, self.election = proposals, replication, election
-        self.target: str | None = None
+        self.proposals, self.replication = proposals, replication
         self.until = 0.0
         self.sent = False
         self.reply: Callable[[bool], None] | None = None
 
     def begin(self, target: str | None, now: float, reply: Callable[[bool], None]) -> None:
         """Hand leadership to a node, or to the one that is furthest; reply whether it went."""
-        self.target = self.choose(target)
+        self.node.transfer_to = self.choose(target)
         self.until = now + self.node.settings.transfer
         self.sent = False
         self.reply = reply
 
     def choose(self, target: str | None) -> str:
         """Who would lead instead; Refused if nobody can, or not this one."""
-        self.election.check_leads()
-        if self.target is not None:
-            raise Refused(f"leadership is already going to {self.target}")
+        self.node.check_leads()
+        if self.node.transfer_to is not None:
+            raise Refused(f"leadership is already going to {self.node.transfer_to}")
         progress = self.replication.progress
         ready = [v for v in self.members.other_voters() if v in self.members.connected]
         if target is None and ready:
@@ -55,17 +52,17 @@ class Handover:
         return target
 
     def tick(self, now: float) -> None:
-        if self.target is None:
+        if self.node.transfer_to is None:
             return
-        progress = self.replication.progress.get(self.target)
+        progress = self.replication.progress.get(self.node.transfer_to)
         if now >= self.until or progress is None:
             self.end(over=False)
         elif progress.match == self.node.journal.last_index and not self.sent:
             self.sent = True
-            self.outbox.send(self.target, TimeoutNow(self.node.term))
+            self.outbox.send(self.node.transfer_to, TimeoutNow(self.node.term))
 
     def end(self, *, over: bool) -> None:
         """Answer whoever asked for it, if anybody did."""
-        reply, self.reply, self.target = self.reply, None, None
+        reply, self.reply, self.node.transfer_to = self.reply, None, None
         if reply is not None:
             self.proposals.answers.append(lambda: reply(over))

@@ -15,17 +15,18 @@ in: what a former disk sent, and what comes late, was sent before the present on
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .election import Election
 from .faults import Refused
 from .journal import CONFIG, Entry
-from .member_changes import MemberChanges
 from .members import APPLICANTS_MAX, Members
 from .membership import MEMBERS_MAX, Configuration, Member, is_address
-from .message import INDEX_MAX, Introduce
+from .message import Introduce
 from .node_state import NodeState
 from .outbox import Outbox
+from .record import INDEX_MAX
 from .replication import Replication
 from .witness import Witness
 
@@ -44,16 +45,17 @@ class Join:
         witness: Witness,
         replication: Replication,
         election: Election,
-        changes: MemberChanges,
+        readmit: Callable[[str, float], None],
     ) -> None:
         self.contacts = contacts  # Node -> address, as given at the start, this node included.
         self.node, self.journal, self.settings = node, node.journal, node.settings
         self.members, self.outbox, self.witness = members, outbox, witness
-        self.replication, self.election, self.changes = replication, election, changes
+        self.replication, self.election = replication, election
+        self.readmit = readmit  # Takes a member back in that came with an empty disk.
         self.announced: dict[str, Any] = {}
         # Node of the list -> what it sent last, until a cluster is formed.
         self.heard: dict[str, dict[str, Any]] = {}
-        self.seen: dict[str, int] = {}  # Node -> index of the configuration it said it is in.
+        self.seen: dict[str, int] = {}  # Node -> index of the configuration it is in.
         self.introduce_at = 0.0
 
     def begin(self, incarnation: int) -> None:
@@ -116,7 +118,7 @@ class Join:
             self.outbox.send(peer, self.introduction(peer))
             if sent["seen"] == self.members.config_index:
                 keep_last(self.members.applicants, peer, (incarnation, sent["address"]))
-                self.changes.readmit(peer, now)
+                self.readmit(peer, now)
 
     def hear_witness(self, peer: str, sent: dict[str, Any]) -> None:
         """What a member knows of this disk, and of what all must hold who want to lead."""

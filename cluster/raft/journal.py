@@ -5,7 +5,7 @@ behind it, so that a crash while a conflicting tail is replaced leaves the old t
 
 Appending changes memory; nothing touches the disk until `take` hands out a Batch, which a helper
 thread runs: all writes of the round, then one sync. `settled` then moves `synced`. What must not
-be said before it is durable waits for the `end` that was reached when it was decided.
+be sent before it is durable waits for the `end` that was reached when it was decided.
 
 One batch is under way at a time. Its first record is a seal: it says that everything before it
 is durable, which is true when it is written, since the batch before has been synced. At start a
@@ -22,10 +22,10 @@ from functools import partial
 from typing import Any
 
 from . import segment
-from .disk import Disk
 from .faults import Damaged, require
 from .journal_recovery import Recovered
 from .log_index import EntryCache
+from .port import Disk
 from .record import (
     COMMAND,
     CONFIG,
@@ -264,7 +264,7 @@ class Journal:
         """Return the next round, if there is anything to do and none is under way.
 
         With `idle`, seal what is durable: without that, damage to the last round could not
-        be told from a torn tail.
+        be known from a torn tail.
         """
         if self._in_flight:
             return None

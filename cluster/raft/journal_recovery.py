@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import segment
-from .disk import Disk
 from .faults import Damaged, Unsupported
 from .log_index import LogIndex
+from .port import Disk
 from .record import CONFIG, ENTRY_KINDS, IDENTITY, SEAL, VOTE, Record
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from .membership import Configuration
-from .message import INDEX_MAX, TERM_MAX
+from .record import INDEX_MAX, TERM_MAX
 
 FOLDER = "snapshots"
 MANIFEST = "manifest.json"
@@ -77,7 +77,7 @@ class Manifest:
         if not (0 < self.index < INDEX_MAX and 0 <= self.term <= TERM_MAX):
             raise ValueError(f"it stands at {self.index} in term {self.term}")
         if not 0 <= self.state <= self.index or len(self.configs) != 1:
-            raise ValueError("its state is beyond it, or its members are not said once")
+            raise ValueError("its state is beyond it, or its members are not named once")
         [(at, text)] = self.configs
         if not 0 < at <= self.index or not isinstance(text, str):
             raise ValueError(f"its members are those of index {at}")

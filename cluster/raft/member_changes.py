@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from .election import Election
 from .faults import Refused, require
-from .handover import Handover
 from .journal import CONFIG
 from .members import Members
 from .membership import CONFIG_MAX, Configuration
@@ -24,24 +22,22 @@ class MemberChanges:
         members: Members,
         proposals: Proposals,
         replication: Replication,
-        election: Election,
-        handover: Handover,
     ) -> None:
         self.node, self.members, self.proposals = node, members, proposals
-        self.replication, self.election, self.handover = replication, election, handover
+        self.replication = replication
 
     def possible(self) -> bool:
         """One change at a time, and none before this term has committed something."""
         commit = self.node.commit
         return (
             self.node.leads
-            and self.handover.target is None
+            and self.node.transfer_to is None
             and commit >= self.replication.noop_index
             and commit >= self.members.config_index
         )
 
     def check_possible(self) -> None:
-        self.election.check_leads()
+        self.node.check_leads()
         if not self.possible():
             raise Refused("another change of members is not committed yet; try again")
 
@@ -101,7 +97,7 @@ class MemberChanges:
         members, progress = self.members, self.replication.progress
         committed = members.config_index <= self.node.commit
         for peer in [p for p in progress if p not in members.config.members]:
-            if committed and progress[peer].told >= members.config_index:
+            if committed and progress[peer].known_commit >= members.config_index:
                 del progress[peer]
         if self.node.me not in members.config.members and committed:
             self.replication.beat(now)

@@ -36,7 +36,7 @@ def is_address(text: object) -> bool:
 class Member:
     """One node: the disk it had when it was admitted, where it listens, whether it votes.
 
-    `client` is where clients reach it, if the cluster was told; else the node says so itself.
+    `client` is where clients reach it, if the cluster knows it; else the node says so itself.
     """
 
     incarnation: int

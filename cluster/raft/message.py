@@ -2,7 +2,7 @@
 
 A frame is a kind, the incarnation of the sender and the fields, all of fixed width, then one
 tail of bytes where the message has one. Entries carry no index: it follows from `prev`, so a gap
-cannot be said. Decoding trusts nothing: each number has a bound, each length is checked, and
+cannot be sent. Decoding trusts nothing: each number has a bound, each length is checked, and
 whatever is wrong is a WireError that costs the sender its connection.
 """
 
@@ -12,15 +12,13 @@ import struct
 from typing import NamedTuple
 
 from .membership import Configuration
-from .record import CONFIG, ENTRY_KINDS, Entry
+from .record import CONFIG, ENTRY_KINDS, INDEX_MAX, TERM_MAX, Entry
 
 PROTOCOL = 1
 FRAME_MAX = 9 << 20  # What one append may gather, the largest entry on top, and their heads.
-TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
-INDEX_MAX = 1 << 56
 ENTRIES_MAX = 1 << 16  # In one append; twice what fits into one that a leader makes.
 INTRODUCTION_MAX = 16 << 10
-WORD_MAX = 32 << 10  # The names of all time zones are 10 KiB.
+NOTICE_MAX = 32 << 10  # The names of all time zones are 10 KiB.
 
 
 class WireError(Exception):
@@ -53,7 +51,7 @@ class Heartbeat(NamedTuple):
     round: int
     commit: int
     known: int
-    echo: float  # The receiver's own clock, as it last said it.
+    echo: float  # The receiver's own clock, as it last sent it.
     age: float  # Seconds since the leader last knew that a majority followed it.
 
 
@@ -138,8 +136,8 @@ class Introduce(NamedTuple):
     text: bytes
 
 
-class Word(NamedTuple):
-    """What the server of one node tells the others of itself; nothing to do with agreement."""
+class NodeNotice(NamedTuple):
+    """What one node's server sends the others of itself; nothing to do with agreement."""
 
     term: int
     text: bytes
@@ -147,7 +145,7 @@ class Word(NamedTuple):
 
 Message = (
     Append | AppendAck | Heartbeat | HeartbeatAck | PreVote | PreVoteReply | Vote | VoteReply
-    | TimeoutNow | Offer | Fetch | Chunk | Introduce | Word | BadCopy
+    | TimeoutNow | Offer | Fetch | Chunk | Introduce | NodeNotice | BadCopy
 )  # fmt: skip
 
 _KINDS: list[tuple[type[Message], str]] = [
@@ -164,15 +162,15 @@ _KINDS: list[tuple[type[Message], str]] = [
     (Fetch, "QQIQI"),
     (Chunk, "QQIQ?"),
     (Introduce, "Q"),
-    (Word, "Q"),
+    (NodeNotice, "Q"),
     (BadCopy, "QQ"),
 ]
 _HEAD = "<BQ"
 _ENTRY = struct.Struct("<QBI")
 _BY_TYPE = {kind: (n, struct.Struct(_HEAD + fmt)) for n, (kind, fmt) in enumerate(_KINDS)}
 _BY_NUMBER = [(kind, struct.Struct(_HEAD + fmt)) for kind, fmt in _KINDS]
-_TAILED = (Offer, Chunk, Introduce, Word)
-_TAIL_MAX: dict[type[Message], int] = {Introduce: INTRODUCTION_MAX, Word: WORD_MAX}
+_TAILED = (Offer, Chunk, Introduce, NodeNotice)
+_TAIL_MAX: dict[type[Message], int] = {Introduce: INTRODUCTION_MAX, NodeNotice: NOTICE_MAX}
 
 
 def encode(message: Message, incarnation: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from .adapter import LEADER, Upstream
-from .faults import require
+from .faults import Refused, require
 from .journal import Journal
 from .port import Settings
 
@@ -24,6 +24,8 @@ class NodeState:
         if journal.last_term > journal.term:
             self.set_term(journal.last_term, None)
         self.leader: str | None = None  # Who leads as far as this node knows.
+        self.attempts = 0  # How often it gave up that leader, or stood, since it last heard of one.
+        self.transfer_to: str | None = None  # To whom this leader hands leadership.
         # Never read from a disk: a commit index beyond the journal's end would be believed.
         self.commit = self.applied = journal.base_index
         self.journal_full = False  # A round of the journal waits for room, or for a descriptor,
@@ -42,6 +44,20 @@ class NodeState:
     def full(self) -> bool:
         """It takes no writes for want of room."""
         return self.journal_full or self.state_full
+
+    @property
+    def known_leader(self) -> str | None:
+        """Whom to send callers to: the leader of this term until this node has given it up.
+
+        Its name is kept even then (a term has one leader), and the next term may never come: who
+        lost both others asks for pre-votes for ever.
+        """
+        return self.leader if self.leads or self.attempts == 0 else None
+
+    def check_leads(self) -> None:
+        """Raise Refused, and say whom to ask, if this node does not lead."""
+        if not self.leads:
+            raise Refused(f"{self.me} does not lead; ask {self.known_leader or 'the leader'}")
 
     def set_term(self, term: int, vote: str | None) -> None:
         self._upstream.set_term(term, vote)

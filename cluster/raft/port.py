@@ -1,4 +1,4 @@
-"""The port: what consensus asks of the node that uses it, and what it tells it.
+"""The port: what consensus asks of the node that uses it, and what it notifies it of.
 
 Everything here is called on the loop, one call at a time, except where it says otherwise.
 """
@@ -11,6 +11,43 @@ from typing import Protocol
 
 Reply = Callable[[int | None], None]
 """Called once: with an index, or with None for "unknown", never both."""
+
+
+class Disk(Protocol):
+    """Paths are relative and use `/`. Errors are OSError; a failed sync is final."""
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes; fewer at the end of the file."""
+
+    def write(self, path: str, offset: int, data: bytes) -> None:
+        """Write all of `data`, creating the file; durable only after `sync`."""
+
+    def allocate(self, path: str, size: int) -> None:
+        """Create the file if need be and reserve `size` bytes, or raise ENOSPC."""
+
+    def size(self, path: str) -> int: ...
+
+    def sync(self, path: str) -> None: ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make creations, renames and removals in the folder durable."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; a missing one is fine."""
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in the folder, sorted; none if there is no such folder."""
+
+    def is_one(self, path: str, other: str) -> bool:
+        """Tell whether both names are there and lead to one file."""
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder, durably: what is synced in it later must be found."""
+
+    def lock(self, path: str) -> None:
+        """Take the folder for this process, or raise Refused."""
 
 
 class Machine(Protocol):
@@ -54,7 +91,7 @@ class Watcher(Protocol):
         """There is a connection to a peer, a new one."""
 
     def told(self, peer: str, text: bytes) -> None:
-        """A member's server tells of itself; see `Driver.tell`."""
+        """A member's server sent this of itself; see `Driver.tell`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +109,7 @@ class Settings:
     append_bytes: int = 1 << 20  # One message; large enough for 60 MB/s at 1 ms a round.
     window_bytes: int = 8 << 20  # Under way to one follower.
     waiting_bytes: int = 64 << 20  # Proposed and not yet applied; more is refused.
-    hurry_bytes: int = 64 << 10  # Waiting to be applied; a commit of more is told at once.
+    hurry_bytes: int = 64 << 10  # Waiting to be applied; a commit of more is sent at once.
     reads_max: int = 10_000  # Reads that wait for a round; more is refused.
     outbox_max: int = 10_000  # Messages that wait for the disk; the oldest is dropped.
     outbox_bytes: int = 128 << 20  # The same in bytes: the windows of all followers and more.
@@ -95,7 +132,7 @@ class Settings:
 
 
 class Steps(Protocol):
-    """Is told how long what the loop does lasts, and what other threads do meanwhile."""
+    """Is notified how long what the loop does lasts, and what other threads do meanwhile."""
 
     def end(self, what: str, began: float) -> None:
         """A step ended that began at an instant of the driver's clock."""
@@ -121,7 +158,7 @@ class Peer:
     address: str
     connected: bool
     match: int = 0
-    client: str = ""  # Where clients reach it, if the cluster was told.
+    client: str = ""  # Where clients reach it, if the cluster knows.
 
 
 @dataclass(frozen=True, kw_only=True)

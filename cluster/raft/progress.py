@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-PATIENCE_MAX = 2.0
+BACKOFF_MAX = 2.0
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Progress:
     probed: int = -1  # The `prev` that was asked last; answers to others are late.
     moved_at: float = 0.0
     # How long to wait for an answer beyond the usual, as none came so far. A link or a disk that is
-    # slow is made slower by what is said to it again.
-    patience: float = 0.0
+    # slow is made slower by what is sent to it again.
+    backoff: float = 0.0
     in_flight: int = 0
     sent: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes)
     round: int = 0
@@ -37,13 +37,13 @@ class Progress:
     fetched_at: float = -1e9
     lacks: int = 0  # It has lost its state, and needs a snapshot of this index or a later one.
     lacks_until: float = 0.0  # Unless it says so again.
-    told: int = 0  # Commit index the follower was told last.
+    known_commit: int = 0  # Commit index that was sent to the follower last.
 
     def acked(self, index: int, now: float) -> None:
         """The follower has all up to `index`. This never lowers anything."""
         if index > self.match or self.probing:
             self.moved_at = now
-            self.patience = 0.0
+            self.backoff = 0.0
         self.match = max(self.match, index)
         self.next = max(self.next, index + 1)
         self.probing = False
@@ -61,11 +61,11 @@ class Progress:
         self.offered = 0
         # It may have started anew, and its clock with it.
         self.echo = 0.0
-        self.patience = 0.0
+        self.backoff = 0.0
         self.probe(self.next if self.probing else self.match + 1, now)
 
     def wait_longer(self, usual: float) -> None:
-        self.patience = min(2 * max(usual, self.patience), PATIENCE_MAX)
+        self.backoff = min(2 * max(usual, self.backoff), BACKOFF_MAX)
 
     def probe(self, next_index: int, now: float) -> None:
         """Forget what is under way and ask again from `next_index`, at once."""

@@ -4,9 +4,8 @@
 `NodeState`; each has what it changes, and is given the parts that it needs.
 
 `receive`, `link_up`, `link_down` and the calls of the port change state; `step` carries on from
-whatever it finds. After each, the owner sends what `outbox` releases, runs the journal's batch
-and the jobs on its helper threads, and calls `run_answers`. The asyncio driver and the simulator
-are such owners; both see only this.
+whatever it finds. After each, the owner (the asyncio driver, the simulator) sends what `outbox`
+releases, runs the journal's batch and the jobs on its helper threads, and calls `run_answers`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import random
 from collections.abc import Callable
 
 from .applying import Applying
-from .disk import Disk
 from .election import Election
 from .faults import Fatal, Refused
 from .follower import Follower
@@ -37,17 +35,17 @@ from .message import (
     HeartbeatAck,
     Introduce,
     Message,
+    NodeNotice,
     Offer,
     PreVote,
     PreVoteReply,
     TimeoutNow,
     Vote,
     VoteReply,
-    Word,
 )
 from .node_state import NodeState
 from .outbox import Jobs, Outbox
-from .port import Machine, Reply, Settings, Status, Watcher
+from .port import Disk, Machine, Reply, Settings, Status, Watcher
 from .proposals import Proposals
 from .reads import Reads
 from .replication import Replication
@@ -124,13 +122,12 @@ class Raft:
         )
         self.reads = self.reads_type(node, members, self.proposals, leader)
         self.election = self.election_type(node, members, outbox, self.witness, leader)
-        self.handover = Handover(node, members, outbox, self.proposals, leader, self.election)
-        self.changes = self.changes_type(
-            node, members, self.proposals, leader, self.election, self.handover
-        )
+        self.handover = Handover(node, members, outbox, self.proposals, leader)
+        self.changes = self.changes_type(node, members, self.proposals, leader)
         self.join = Join(
-            contacts, node, members, outbox, self.witness, leader, self.election, self.changes
-        )
+            contacts, node, members, outbox, self.witness, leader, self.election,
+            self.changes.readmit,
+        )  # fmt: skip
         self.terms = Terms(
             node, members, outbox, self.proposals, self.reads, leader, self.election,
             self.handover, self.follower, self.receiver,
@@ -272,7 +269,7 @@ class Raft:
                 self.sender.on_bad_copy(message, now)
             case Introduce():
                 self.join.on_introduce(peer, incarnation, message, now)
-            case Word():
+            case NodeNotice():
                 self.watcher.told(peer, message.text)
 
     # The port: changes and reads.
@@ -280,8 +277,8 @@ class Raft:
     def propose(self, data: bytes, reply: Reply) -> None:
         """Replicate `data`. The reply is its index once applied, or None for "unknown"."""
         self.check_in_office()
-        if self.handover.target is not None:
-            raise Refused(f"leadership is going to {self.handover.target}; try there")
+        if self.node.transfer_to is not None:
+            raise Refused(f"leadership is going to {self.node.transfer_to}; try there")
         if self.node.full:
             raise Refused(f"the disk of {self.me} is full; free space on it")
         if len(data) > self.journal.limits.entry:
@@ -299,8 +296,8 @@ class Raft:
 
     def check_in_office(self) -> None:
         if not self.in_office or not self.node.leads:
-            leader = self.known_leader or "not known"
-            raise Refused(f"{self.me} does not lead; the leader is {leader}")
+            leads = self.known_leader or "not known"
+            raise Refused(f"{self.me} does not lead; the leader is {leads}")
 
     def staleness(self, now: float) -> float:
         """Return how old the applied state is at most, in seconds by this node's clock."""
@@ -315,7 +312,7 @@ class Raft:
     def tell(self, text: bytes) -> None:
         """Send all connected members something that is not for the log; it may be lost."""
         for peer in sorted(self.members.connected & self.members.config.members.keys()):
-            self.outbox.send_first(peer, Word(self.node.term, text), 64 + len(text))
+            self.outbox.send_first(peer, NodeNotice(self.node.term, text), 64 + len(text))
 
     # The port: leadership and members.
 
@@ -329,7 +326,7 @@ class Raft:
         self.changes.change(self.changes.admitting(name, client), now, reply)
 
     def remove_member(self, name: str, now: float, reply: Reply) -> None:
-        """Take a node out of the cluster; it is told and stops."""
+        """Take a node out of the cluster; it is notified and stops."""
         self.changes.change(self.changes.removing(name), now, reply)
 
     def move_member(self, name: str, address: str, client: str, now: float, reply: Reply) -> None:
@@ -367,12 +364,16 @@ class Raft:
         return self.node.applied
 
     @property
+    def journal_full(self) -> bool:
+        return self.node.journal_full
+
+    @property
     def bereft(self) -> bool:
         return self.node.bereft
 
     @property
     def known_leader(self) -> str | None:
-        return self.election.known_leader
+        return self.node.known_leader
 
     @property
     def in_office(self) -> bool:
@@ -396,4 +397,4 @@ class Raft:
         return self.members.incarnation
 
     def status(self) -> Status:
-        return status_of(self.node, self.members, self.replication, self.election)
+        return status_of(self.node, self.members, self.replication, self.witness)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 HEADER_BYTES = 8192
+TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
+INDEX_MAX = 1 << 56
 MAGIC = b"RSJOURN1"
 _HEAD = struct.Struct("<8sII")
 # crc, crc of the record before, length of the payload, kind, index, term, term of the entry before

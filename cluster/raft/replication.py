@@ -127,7 +127,7 @@ class Replication:
         age = now - self.quorum_at
         for peer, progress in self.progress.items():
             known = min(progress.match, self.node.commit)
-            progress.told = max(progress.told, known)
+            progress.known_commit = max(progress.known_commit, known)
             # Until something of this term is committed, more may be than is known here.
             echo = progress.echo if self.node.commit >= self.noop_index else 0.0
             beat = Heartbeat(self.node.term, self.round, self.node.commit, known, echo, age)
@@ -151,12 +151,12 @@ class Replication:
             if now >= progress.probe_at:
                 if progress.probed == progress.next - 1:
                     progress.wait_longer(self.settings.probe)
-                progress.probe_at = now + max(self.settings.probe, progress.patience)
+                progress.probe_at = now + max(self.settings.probe, progress.backoff)
                 progress.probed = progress.next - 1
                 message = self.append_from(progress.next, shared)
                 self.send_entries(peer, message, size_of(message))
         elif progress.match < progress.next - 1 and now - progress.moved_at > (
-            2 * max(self.settings.probe, progress.patience)
+            2 * max(self.settings.probe, progress.backoff)
         ):
             progress.wait_longer(self.settings.probe)
             progress.probe(progress.match + 1, now)
@@ -232,7 +232,7 @@ class Replication:
         """Commit what is durable on a majority, if it is of this term (Raft, section 5.4.2).
 
         And on our own disk: the others alone may be a majority, but what is committed here is
-        read here, and after a crash this node must not be behind what it has told.
+        read here, and after a crash this node must not be behind what it has answered.
         """
         voters = self.members.config.voters
         durable = self.journal.synced_index

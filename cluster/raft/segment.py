@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .disk import Disk
 from .faults import Damaged
+from .port import Disk
 from .record import HEADER_BYTES, SEAL, Header, Record, decode, promised_beyond
 
 SUFFIX = ".segment"

@@ -10,9 +10,9 @@ import hashlib
 import logging
 from collections.abc import Callable, Set
 
-from .disk import Disk
 from .faults import Damaged
 from .manifest import FOLDER, MANIFEST, FileOf, Manifest, folder_of
+from .port import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from .adapter import ROLES
-from .election import Election
 from .members import Members
 from .node_state import NodeState
 from .port import Peer, Status
 from .replication import Replication
+from .witness import Witness
 
 
 def status_of(
-    node: NodeState, members: Members, replication: Replication, election: Election
+    node: NodeState, members: Members, replication: Replication, witness: Witness
 ) -> Status:
     journal, progress = node.journal, replication.progress
-    floor, last = election.witness.floor, journal.last_index
+    floor, last = witness.floor, journal.last_index
     peers = {
         name: Peer(
             voter=member.voter,
@@ -29,7 +29,7 @@ def status_of(
         node=node.me,
         role=ROLES[node.role],
         term=node.term,
-        leader=election.known_leader,
+        leader=node.known_leader,
         ready=replication.in_office,
         last_index=last,
         commit=node.commit,

@@ -13,10 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 from .disk import LACKS
 from .disk_errors import disk_failed, lacking
-from .journal import Batch
-from .outbox import Job
-from .port import Steps
-from .raft import Raft
+from .journal import Batch, Journal
+from .outbox import Job, Jobs
+from .port import Settings, Steps
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +24,30 @@ SLOW_SYNC = 0.1  # Seconds of a round above which the log says so: an election w
 FULL_RETRY = 0.5  # Seconds between attempts to write on a full disk.
 
 
+class Core(Protocol):
+    """What the threads work for."""
+
+    me: str
+    settings: Settings
+    journal: Journal
+    jobs: Jobs
+
+    @property
+    def journal_full(self) -> bool:
+        """A round of the journal found no room."""
+
+    def disk_full(self, full: bool, now: float) -> None: ...
+
+
 class Turns(Protocol):
     """The loop, as those see it whose work it waits for."""
 
-    core: Raft
     clock: Callable[[], float]
     steps: Steps
     stopping: bool
+
+    @property
+    def core(self) -> Core: ...
 
     def guard(self, what: Callable[[], None]) -> None:
         """Do something to the core; if it raises, this node has ended."""
@@ -80,7 +96,7 @@ class JournalThread:
         if batch is None or self.turns.stopping:
             return
         if isinstance(error, OSError) and error.errno in LACKS:
-            if not core.node.journal_full:
+            if not core.journal_full:
                 logger.error("%s: %s; nothing is lost", core.me, lacking(error))
             self.turns.guard(lambda: core.disk_full(True, self.clock()))
             asyncio.get_running_loop().call_later(FULL_RETRY, self._run)
@@ -94,7 +110,7 @@ class JournalThread:
                 logger.info("a sync of the journal took %d ms", 1000 * took)
             self.synced(took)
             core.journal.settled(batch)
-            if core.node.journal_full:
+            if core.journal_full:
                 core.disk_full(False, self.clock())
             self.turns.turn_unless_due()
 

@@ -25,7 +25,7 @@ from .message import Append, Introduce, Message, WireError, encode
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
-STRANGERS_MAX = 24  # Of these, who came and has not said yet who it is.
+STRANGERS_MAX = 24  # Of these, who came and has not named itself yet.
 
 
 class Links:
@@ -47,7 +47,7 @@ class Links:
         heard: Callable[[], None] = lambda: None,
     ) -> None:
         """`contexts` are those for accepting and for dialling; None means no TLS. `origin` is that
-        of the history on this disk, None while there is none; `foreign` is told of a node whose
+        of the history on this disk, None while there is none; `foreign` is called for a node whose
         disk has another history of this cluster. `leader` is whom this node knows to lead.
         `heard` is called behind the messages that came together."""
         self.heard = heard
@@ -58,7 +58,7 @@ class Links:
         self.sessions: dict[str, Link] = {}
         # Nodes that are to be followed -> why their last connection was refused.
         self.refused: dict[str, str] = {}
-        # And what the log has said of them: both ends may refuse, each for a reason of its own.
+        # And what the log has of them: both ends may refuse, each for a reason of its own.
         self.logged: dict[str, set[str]] = {}
         self._all: set[Link] = set()
         self._server: asyncio.Server | None = None

@@ -30,11 +30,11 @@ class Witness:
     def __init__(self, node: NodeState) -> None:
         self.node = node
         self._held: dict[str, Held] = {}
-        self.committed = 0  # The highest index that anybody said is committed.
+        self.committed = 0  # The highest index that anybody sent as committed.
 
     @property
     def floor(self) -> int:
-        """The highest index that is committed, as far as this node was told. Whoever can be elected
+        """The highest index that is committed, as far as this node knows. Whoever can be elected
         holds it, so no vote goes to a shorter log: that one is of an older copy of a folder."""
         return max(self.node.commit, self.committed)
 
@@ -50,7 +50,7 @@ class Witness:
             )
 
     def note_commit(self, peer: str, disk: int, index: int) -> None:
-        """A leader said what is committed, which is on its own disk too."""
+        """A leader sent what is committed, which is on its own disk too."""
         self.committed = max(self.committed, index)
         self.holds(peer, disk, index)
 

@@ -8,7 +8,7 @@ import pytest
 from raftsched.cluster.node import build
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.peer_info import NodeInfo, PeerDirectory
-from raftsched.cluster.raft.message import Word, decode, encode
+from raftsched.cluster.raft.message import NodeNotice, decode, encode
 from raftsched.statemachine.core.store import MemoryStore
 
 
@@ -28,9 +28,9 @@ def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
     words = first.words("h:1", "1", serving=True, workers=10**6, zones_in_use=names)
     assert "Asia/Tokyo" in words.decode()
 
-    message, _ = decode(encode(Word(1, words), 1))
+    message, _ = decode(encode(NodeNotice(1, words), 1))
 
-    assert message == Word(1, words)
+    assert message == NodeNotice(1, words)
 
 
 def say(one: PeerDirectory) -> bytes:

@@ -21,8 +21,6 @@ from raftsched.cluster.raft.journal import COMMAND, CONFIG, NOOP, Entry
 from raftsched.cluster.raft.manifest import FileOf, Manifest
 from raftsched.cluster.raft.membership import MEMBERS_MAX
 from raftsched.cluster.raft.message import (
-    INDEX_MAX,
-    TERM_MAX,
     Append,
     AppendAck,
     BadCopy,
@@ -43,6 +41,7 @@ from raftsched.cluster.raft.message import (
     encode,
 )
 from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.record import INDEX_MAX, TERM_MAX
 
 SETTINGS = Settings(
     compact_bytes=40 << 10, tail_entries=5, chunk_bytes=512, append_bytes=4000,

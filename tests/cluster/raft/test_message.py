@@ -7,9 +7,7 @@ import pytest
 from raftsched.cluster.raft.journal import COMMAND, NOOP, Entry
 from raftsched.cluster.raft.message import (
     FRAME_MAX,
-    INDEX_MAX,
-    TERM_MAX,
-    WORD_MAX,
+    NOTICE_MAX,
     Append,
     AppendAck,
     BadCopy,
@@ -19,6 +17,7 @@ from raftsched.cluster.raft.message import (
     HeartbeatAck,
     Introduce,
     Message,
+    NodeNotice,
     Offer,
     PreVote,
     PreVoteReply,
@@ -26,10 +25,10 @@ from raftsched.cluster.raft.message import (
     Vote,
     VoteReply,
     WireError,
-    Word,
     decode,
     encode,
 )
+from raftsched.cluster.raft.record import INDEX_MAX, TERM_MAX
 
 SAMPLES: list[Message] = [
     Append(5, 10, 4, 9, (Entry(11, 4, COMMAND, b"abc"), Entry(12, 5, NOOP, b""))),
@@ -46,7 +45,7 @@ SAMPLES: list[Message] = [
     Fetch(5, 77, 1, 4096, 1024),
     Chunk(5, 77, 1, 4096, True, b"data"),
     Introduce(0, b"{}"),
-    Word(5, b"{}"),
+    NodeNotice(5, b"{}"),
     BadCopy(5, 77),
 ]
 
@@ -68,7 +67,10 @@ HOSTILE = [
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, 9, b""),)), 1), "no entry of kind 9"),
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, COMMAND, b"long"),)), 1)[:-1], "cut off"),
     (bytes(FRAME_MAX + 1), "over"),
-    (encode(Word(1, bytes(WORD_MAX + 1)), 1), f"{WORD_MAX + 1} bytes are over {WORD_MAX}"),
+    (
+        encode(NodeNotice(1, bytes(NOTICE_MAX + 1)), 1),
+        f"{NOTICE_MAX + 1} bytes are over {NOTICE_MAX}",
+    ),
 ]
 
 

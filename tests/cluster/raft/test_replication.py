@@ -134,7 +134,7 @@ def test_a_slow_link_is_not_filled_with_the_same_entries(three: Group) -> None:
     three.passes = lambda a, b, m: True
     three.run(2.5)
     assert leader.core.replication.progress[slow.name].match == leader.core.journal.last_index
-    assert leader.core.replication.progress[slow.name].patience == 0.0
+    assert leader.core.replication.progress[slow.name].backoff == 0.0
 
 
 def test_large_entries_are_applied_a_few_at_a_time() -> None:
