@@ -333,6 +333,7 @@ def test_check_holds_style_types_and_generated_code(fit: Machine) -> None:
 
 def test_other_projects_do_not_leak_in(fit: Machine) -> None:
     leaks = {"PYTHONPATH": "/elsewhere", "PYTHONHOME": "/elsewhere", "PIP_USER": "1"}
+    leaks |= {"PYTHONDONTWRITEBYTECODE": "1"}
 
     fit.dev("test", **leaks)
 
@@ -342,7 +343,7 @@ def test_other_projects_do_not_leak_in(fit: Machine) -> None:
 
 def test_every_cache_is_inside_the_checkout(fit: Machine) -> None:
     caches = {"BUF_CACHE_DIR", "PIP_CACHE_DIR", "PYTEST_DEBUG_TEMPROOT", "UV_CACHE_DIR"}
-    caches |= {"npm_config_cache"}
+    caches |= {"npm_config_cache", "PYTHONPYCACHEPREFIX"}
 
     fit.dev("test")
 
