@@ -294,6 +294,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(fit: Machine) -> None:
     assert treasure.exists()
 
 
+@pytest.mark.slow
 def test_without_a_network_it_ends_soon_and_says_so(machine: Machine, tmp_path: Path) -> None:
     """With a real Python, and an index at a port where nobody listens."""
     real = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"

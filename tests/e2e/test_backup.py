@@ -17,6 +17,7 @@ from .test_command import Shell
 from .test_life import certificates, cluster_with_tls
 
 
+@pytest.mark.slow
 async def test_a_backup_is_made_at_the_shell(tmp_path: Path) -> None:
     file = tmp_path / "nightly.tar"
     async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from raftsched.cluster.local.process import environment
 
 from .processes import Cluster, cluster, until
@@ -51,6 +53,7 @@ class Shell:
         return json.loads(await self(*words, "-o", "json"))
 
 
+@pytest.mark.slow
 async def test_a_session_at_the_shell(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         shell = Shell(running, tmp_path)
@@ -60,6 +63,7 @@ async def test_a_session_at_the_shell(tmp_path: Path) -> None:
         await move_the_lead(shell)
 
 
+@pytest.mark.slow
 async def test_top_shows_the_cluster_and_outlives_its_leader(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         shell = Shell(running, tmp_path)

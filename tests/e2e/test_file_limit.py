@@ -21,6 +21,7 @@ async def fill(client: AsyncClient) -> None:
         await client.jobs.create(f"j{number}", handler="nobody", payload="x" * 30_000)
 
 
+@pytest.mark.slow
 async def test_the_limit_on_files_is_named_while_it_runs_and_at_a_start(tmp_path: Path) -> None:
     node = alone(tmp_path)
     node.start()

@@ -27,6 +27,7 @@ def test_a_cluster_is_there_for_a_test_and_gone_afterwards(cluster: LocalCluster
     assert cluster.alive == ("n1",)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_three_nodes_lose_one_and_get_it_back() -> None:
     with LocalCluster(3) as cluster, cluster.client() as client:
@@ -44,6 +45,7 @@ def test_three_nodes_lose_one_and_get_it_back() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_folder_of_yours_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     for attempt in range(2):

@@ -38,6 +38,7 @@ async def test_a_node_moves_while_the_others_work_on(tmp_path: Path) -> None:
     assert one.reachable
 
 
+@pytest.mark.slow
 async def test_a_cluster_that_was_stopped_begins_again_at_other_addresses(tmp_path: Path) -> None:
     """Nobody could write the move down: there was no majority at either place."""
     async with cluster(tmp_path) as running:

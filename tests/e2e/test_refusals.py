@@ -40,6 +40,7 @@ def of(cluster: str, node: str) -> str:
     return json.dumps({"format": 1, "cluster": cluster, "node": node})
 
 
+@pytest.mark.slow
 async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in ("foreign", "newer", "cluster", "node")}
     for folder in folders.values():

@@ -58,6 +58,7 @@ def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
     assert took < 20
 
 
+@pytest.mark.slow
 def test_the_example_works_when_it_is_pasted(tmp_path: Path) -> None:
     text = testing.__doc__ or ""
     _, _, rest = text.partition("in a moment:\n")
@@ -142,6 +143,7 @@ def test_deadlines_are_not_told_by_the_time_that_stands_still(
     assert stopped is False
 
 
+@pytest.mark.slow
 def test_the_leader_dies_and_the_clock_goes_on() -> None:
     with LocalCluster(3, virtual_clock=BEGIN - DAY) as cluster, cluster.client() as client:
         client.jobs.create("report", handler="build", schedule=cron("0 * * * *"), overlap="allow")
@@ -158,6 +160,7 @@ def test_the_leader_dies_and_the_clock_goes_on() -> None:
         assert client.jobs.audit("report").sound
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_virtual_clock_is_none_for_real_work(tmp_path: Path) -> None:
     with LocalCluster(folder=tmp_path, virtual_clock=True) as cluster:
         cluster.clock.advance(days=400)

@@ -73,6 +73,7 @@ def runs_of(client: Client) -> list[Run]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_leaders_die_and_every_run_is_carried_out_once(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
@@ -100,6 +101,7 @@ def test_leaders_die_and_every_run_is_carried_out_once(tmp_path: Path) -> None:
     assert calls == dict.fromkeys(ids, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
@@ -123,6 +125,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path
     assert words == ["1", "stopped", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_worker_says_which_namespace_is_missing_and_outlives_one_that_is_deleted() -> None:
     with LocalCluster(3) as cluster, cluster.client() as client:
@@ -142,6 +145,7 @@ def test_a_worker_says_which_namespace_is_missing_and_outlives_one_that_is_delet
             assert client.jobs.trigger("here").result(timeout=PATIENCE_S) == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_drained_worker_gets_nothing_from_the_next_leader_either() -> None:
     drained, other = Worker(), Worker()
@@ -178,6 +182,7 @@ def there(client: Client, worker: Worker) -> bool:
 LIVELY = {"heartbeat-ms": "300"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "hung"])
 def test_the_runs_of_a_worker_that_falls_silent_go_to_another(

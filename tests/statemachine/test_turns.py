@@ -76,6 +76,7 @@ def test_a_backlog_does_not_stand_before_the_runs_of_others(what: str, steps: in
     machine.check()
 
 
+@pytest.mark.slow
 def test_however_much_can_wait_what_is_due_is_not_behind_it() -> None:
     """Over a thousand jobs that are being deleted, of which each decision does one step."""
     machine = Machine(MemoryStore())

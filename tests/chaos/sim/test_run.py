@@ -19,6 +19,8 @@ from raftsched.chaos.sim.stock import run_stock
 from raftsched.cluster.raft.journal import CONFIG, Entry
 from raftsched.cluster.raft.membership import Configuration
 
+from ...sampled import some
+
 DIGEST = """
 import hashlib
 from raftsched.chaos.sim.run import hunt, run_seed
@@ -26,7 +28,7 @@ print(hashlib.sha256(repr(run_seed(11, story=10**6)).encode()).hexdigest())
 """
 
 
-@pytest.mark.parametrize("seed", [*range(1, 13), 171, 222])
+@pytest.mark.parametrize("seed", [*some(range(1, 13), 4), 171, 222])
 def test_all_promises_hold(seed: int) -> None:
     outcome = run_seed(seed)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import grpc
+import pytest
 
 from raftsched.proto.v1 import job_pb2
 
@@ -19,6 +20,7 @@ TRY_AGAIN_S = (0.05, 1.0)
 TURNED_AWAY = (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
+@pytest.mark.slow
 async def test_all_of_a_crowd_are_heard_at_once_or_soon(start: Start) -> None:
     served = await start("a")
     stub, request = jobs(served), job_pb2.ListJobsRequest(page_size=1)

@@ -30,6 +30,7 @@ from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.core.store import Corrupt
 
+from ...sampled import some
 from .test_node import once, until
 
 FAST = Settings(heartbeat=0.02, silence_min=0.1, silence_max=0.2)
@@ -161,7 +162,7 @@ FAULTS = {
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("step", [pytest.param(5, marks=pytest.mark.slow), 23])
+@pytest.mark.parametrize("step", some([71, 23, 5], 1))
 async def test_whatever_call_fails_what_was_acknowledged_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, step: int
 ) -> None:

@@ -43,6 +43,8 @@ from raftsched.cluster.raft.message import (
 from raftsched.cluster.raft.port import Settings
 from raftsched.cluster.raft.record import INDEX_MAX, TERM_MAX
 
+from ...sampled import some
+
 SETTINGS = Settings(
     compact_bytes=40 << 10, tail_entries=5, chunk_bytes=512, append_bytes=4000,
     window_bytes=8000, outbox_bytes=200_000,
@@ -264,7 +266,7 @@ def restarted(hostile: Hostile) -> bool:
     return True
 
 
-@pytest.mark.parametrize("first", range(0, 48, 8))
+@pytest.mark.parametrize("first", some(range(0, 48, 8), 2))
 def test_hostile_contents_end_a_node_by_a_stop_or_not_at_all(first: int) -> None:
     results = {seed: play(seed) for seed in range(first, first + 8)}
 

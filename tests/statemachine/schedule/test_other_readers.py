@@ -488,6 +488,7 @@ def held(reader: str, answers: Answers) -> None:
     assert used == {known.why for known in KNOWN if known.reader == reader}
 
 
+@pytest.mark.slow
 def test_croniter_and_we_differ_where_it_is_known() -> None:
     held(CRONITER, by(by_croniter))
 
@@ -496,5 +497,6 @@ def test_cronsim_and_we_differ_where_it_is_known() -> None:
     held(CRONSIM, by(by_cronsim))
 
 
+@pytest.mark.slow
 def test_cron_parser_and_we_differ_where_it_is_known() -> None:
     held(PARSER, by_cron_parser())
