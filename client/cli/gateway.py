@@ -6,10 +6,12 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from ..gateway.config import Limits
 from .exits import Exit, Trouble, reason_of, wrong_use
 from .options import command
 from .session import Session, check_pair, trusts
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
     from ..gateway.server import Port
 
 DEFAULT_LISTEN = "127.0.0.1:7480"
+DEFAULTS = Limits()
+LIMITS = {
+    "connections": "Open connections at once.",
+    "connections_by_address": "Of these, from one address.",
+    "requests": "Requests under way at once; one address may have half.",
+    "streams": "Streams and calls that wait, at once; one address may have half.",
+    "body_mb": "Bodies under way, in MiB; one address may have half.",
+}
+
+
+def limits(body: Callable[..., None]) -> Callable[..., None]:
+    """An option for each limit."""
+    for name, text in reversed(LIMITS.items()):
+        flag, default = f"--{name.replace('_', '-')}", getattr(DEFAULTS, name)
+        # Of less an address could not send the largest import.
+        kind = click.IntRange(min=32 if name == "body_mb" else 1)
+        body = click.option(flag, type=kind, default=default, show_default=True, help=text)(body)
+    return body
 
 
 @command(
@@ -59,45 +79,11 @@ DEFAULT_LISTEN = "127.0.0.1:7480"
     metavar="URL",
     help="Pages of this origin may call, such as https://ops.example; can be repeated.",
 )
-@click.option(
-    "--connections",
-    type=click.IntRange(min=1),
-    default=1_000,
-    show_default=True,
-    help="Open connections at once.",
-)
-@click.option(
-    "--connections-by-address",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Of these, from one address.",
-)
-@click.option(
-    "--requests",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Requests under way at once.",
-)
-@click.option(
-    "--streams",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Streams of events at once.",
-)
-@click.option(
-    "--body-mb",
-    type=click.IntRange(min=16),
-    default=64,
-    show_default=True,
-    help="Bytes of bodies under way, in MiB.",
-)
+@limits
 @click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
 def gateway(
     session: Session, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
-    hosts: tuple[str, ...], origins: tuple[str, ...], quiet: bool, **limits: int,
+    hosts: tuple[str, ...], origins: tuple[str, ...], quiet: bool, **given: int,
 ) -> None:  # fmt: skip
     """Serve HTTP and JSON for a cluster until SIGTERM or Ctrl-C.
 
@@ -105,7 +91,7 @@ def gateway(
     context is not used. Requests are logged on stderr, one line of JSON each.
     """
     from ..endpoints import is_loopback
-    from ..gateway.config import Limits, Settings
+    from ..gateway.config import Settings
     from ..worker import loop_factory
 
     host, port = _address(listen)
@@ -122,7 +108,7 @@ def gateway(
             "--tls-cert-file FILE --tls-key-file FILE, or in a trusted network --insecure-http",
         )
     settings = Settings(
-        Limits(**limits), frozenset(origins),
+        Limits(**given), frozenset(origins),
         frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,
     )  # fmt: skip
     log = logging.StreamHandler(sys.stderr)

@@ -8,5 +8,5 @@
 * fields, transcode: from path, query and body to the request of a call, all faults at once.
 * plain: the short form of a job that people type first.
 * problems, answers, streams: what is sent back.
-* app, server: one request; the port.
+* app, server: one request; the port. room: how much there is of what is bounded.
 """

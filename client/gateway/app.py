@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -19,12 +19,13 @@ from starlette.types import Receive, Scope, Send
 from ...proto.contract import method_of
 from ...proto.v1 import common_pb2
 from ..async_client import AsyncClient
-from ..course import asked_wait
+from ..course import WAITING, asked_wait
 from ..errors import RaftschedError
 from ..links import Answer
 from . import manners, plain, streams
 from .config import BODY_S, MIB, Settings, body_bytes
 from .problems import JSON, Refused, of_error
+from .room import Room
 from .routes import Binding, Route, Routes
 from .transcode import parse_body, parse_query, request_of
 
@@ -47,29 +48,6 @@ class Answered:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     media: str = JSON
-
-
-class Room:
-    """How much of what is bounded is in use."""
-
-    def __init__(self, name: str, maximum: int) -> None:
-        self.name, self.maximum, self.used = name, maximum, 0
-
-    @contextmanager
-    def taken(self, amount: int = 1) -> Iterator[None]:
-        if self.used + amount > self.maximum:
-            raise Refused(
-                "NODE_LIMIT",
-                f"the gateway has no room: {self.name} is {self.maximum:,} and used up by all of "
-                "its callers; come back a little later",
-                {"limit": self.name, "maximum": str(self.maximum), "of": "all"},
-                status=503,
-            )
-        self.used += amount
-        try:
-            yield
-        finally:
-            self.used -= amount
 
 
 @dataclass(slots=True)
@@ -95,6 +73,12 @@ class Exchange:
         """HEAD is GET, whose body is left out when it is sent."""
         method = str(self.scope["method"])
         return "GET" if method == "HEAD" else method
+
+    @property
+    def address(self) -> str:
+        """Where the caller is."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
 
     @property
     def path(self) -> str:
@@ -131,9 +115,10 @@ class Gateway:
         off for what they do, and others' must not."""
         self._client, self._strangers, self._settings = client, strangers, settings
         limits = settings.limits
-        self._requests = Room("requests", limits.requests)
-        self._streams = Room("streams", limits.streams)
-        self._bodies = Room("body_mb", limits.body_mb * MIB)
+        self._requests = Room("requests", limits.requests, limits.share(limits.requests))
+        # Those that wait for something are no less long than streams.
+        self._streams = Room("streams", limits.streams, limits.share(limits.streams))
+        self._bodies = Room("body_mb", limits.body_mb, limits.share(limits.body_mb), MIB)
         self._routes: Routes = plain.with_contracts()
         # Set when the process stops: streams end, for others would not.
         self.stopping = asyncio.Event()
@@ -181,7 +166,8 @@ class Gateway:
                 raise _not_allowed(exchange.path, "HEAD", "GET")
             await self._stream(exchange, binding, values)
             return
-        with self._requests.taken():
+        waits = binding.call.slow or can_wait(binding.call.request)
+        with (self._streams if waits else self._requests).taken(exchange.address):
             await exchange.answer(await self._answer(exchange, binding, values))
 
     def _route(self, path: str) -> tuple[Route, list[str]]:
@@ -243,7 +229,7 @@ class Gateway:
         if has_body(headers):
             maximum = body_bytes(binding.call.request_bytes)
             manners.check_content(headers)
-            with self._bodies.taken(declared(headers, maximum)):
+            with self._bodies.taken(exchange.address, declared(headers, maximum)):
                 body = parse_body(await read_body(exchange, maximum))
         if plain.is_meant(binding, body):
             return plain.create(body, query, manners.request_id(headers)), True
@@ -254,7 +240,7 @@ class Gateway:
         client, token = self._caller(exchange.headers)
         request, _ = await self._request(exchange, binding, values)
         streams.resume(request, exchange.headers.get("last-event-id", "").strip())
-        with self._streams.taken():
+        with self._streams.taken(exchange.address):
             rest = streams.messages(client, request, token, client.timeout)
             async with aclosing(rest):
                 # Until something came it may still be refused with a status of its own.
@@ -286,6 +272,12 @@ def _is_stale(request: Any) -> bool:
     """Any node may answer, so the next one is asked and not the leader."""
     kind = request.DESCRIPTOR.fields_by_name
     return "read" in kind and request.read.consistency == common_pb2.CONSISTENCY_STALE
+
+
+def can_wait(request: type[Message]) -> bool:
+    """Whether a call may ask the cluster to hold its answer back."""
+    fields = request.DESCRIPTOR.fields_by_name
+    return any(name in fields and fields[name].message_type is not None for name in WAITING)
 
 
 def has_body(headers: Headers) -> bool:
@@ -366,12 +358,11 @@ def _logged(path: str) -> str:
 
 def log(exchange: Exchange) -> None:
     """One line for each request, without what may be a secret: no query, no header, no body."""
-    client = exchange.scope.get("client") or ("", 0)
     method = str(exchange.scope["method"])
     access.info(
         "request",
         extra={
-            "from": client[0], "method": method if method in METHODS else method[:20],
+            "from": exchange.address, "method": method if method in METHODS else method[:20],
             "path": _logged(exchange.path), "call": exchange.call, "status": exchange.status,
             "reason": exchange.reason, "sent": exchange.sent,
             "ms": round((monotonic() - exchange.began) * 1000, 1),

@@ -17,13 +17,17 @@ MIB = 1 << 20
 class Limits:
     """By the names that refusals give."""
 
-    connections: int = 1_000
-    connections_by_address: int = 500
-    # Requests under way, and answers that are streams.
+    connections: int = 2_000
+    connections_by_address: int = 1_000
+    # Requests under way; answers that are streams, or that are waited for; and bodies under way.
     requests: int = 500
-    streams: int = 500
-    # Of bodies that are under way.
+    streams: int = 1_000
     body_mb: int = 64
+
+    @staticmethod
+    def share(maximum: int) -> int:
+        """What one address may have of it."""
+        return (maximum + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import json
 import logging
 import socket
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -19,8 +18,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import Gateway
-from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Limits, Settings
+from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Settings
 from .problems import JSON, Refused
+from .room import Room
 
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
@@ -29,46 +29,14 @@ BACKLOG = 1_024
 PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
-class Connections:
-    """Those that are open, within their bounds."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._by_address = Counter[str]()
-
-    def add(self, address: str) -> Refused | None:
-        """One more; why it has to go again, if there are too many."""
-        self._by_address[address] += 1
-        limits = self._limits
-        if self._by_address[address] > limits.connections_by_address:
-            return _too_many("connections_by_address", limits.connections_by_address, address, 429)
-        if self._by_address.total() > limits.connections:
-            return _too_many("connections", limits.connections, "all", 503)
-        return None
-
-    def remove(self, address: str) -> None:
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
-
-
-def _too_many(name: str, maximum: int, of: str, status: int) -> Refused:
-    return Refused(
-        "NODE_LIMIT",
-        f"the gateway takes no more connections: {name} is {maximum:,} and used up by {of}; close "
-        "some, or keep one open for many requests",
-        {"limit": name, "maximum": str(maximum), "of": of},
-        status=status,
-    )
-
-
 class _Connection(H11Protocol):
     """One that has so much time for the head of a request, and to read an answer."""
 
-    def __init__(self, connections: Connections, **given: Any) -> None:
+    def __init__(self, room: Room, **given: Any) -> None:
         super().__init__(**given)
-        self._all = connections
-        self._address = ""
+        self._room = room
+        # Of whoever has a place.
+        self._address: str | None = None
         self._begun = False
         # When it is broken off: for a head that does not come, and for an answer nobody reads.
         self._ending: asyncio.TimerHandle | None = None
@@ -79,15 +47,18 @@ class _Connection(H11Protocol):
         # Else the body of an answer waits, for some 40 ms, until the caller has confirmed its head.
         one = transport.get_extra_info("socket")
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._address = self.client[0] if self.client else ""
-        refused = self._all.add(self._address)
-        if refused is not None:
+        address = self.client[0] if self.client else ""
+        try:
+            self._room.take(address)
+        except Refused as refused:
             self._refuse(refused)
         else:
+            self._address = address
             self._end_after(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._all.remove(self._address)
+        if self._address is not None:
+            self._room.give(self._address)
         self._end_after(None)
         self.resume_writing()
         super().connection_lost(exc)
@@ -166,9 +137,9 @@ class Port:
     """Serves a gateway until `stop`."""
 
     def __init__(self, app: Gateway, settings: Settings) -> None:
-        protocol = cast(
-            "type[asyncio.Protocol]", partial(_Connection, Connections(settings.limits))
-        )
+        limits = settings.limits
+        room = Room("connections", limits.connections, limits.connections_by_address)
+        protocol = cast("type[asyncio.Protocol]", partial(_Connection, room))
         self._server = _Server(
             uvicorn.Config(
                 app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",

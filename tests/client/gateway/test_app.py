@@ -11,6 +11,8 @@ import pytest
 
 from raftsched.client.gateway.config import JSON_BYTES, Limits, Settings
 from raftsched.client.gateway.manners import accepted
+from raftsched.client.gateway.problems import Refused
+from raftsched.client.gateway.room import Room
 from raftsched.client.gateway.routes import Binding, bindings_of_contracts
 from raftsched.client.gateway.server import Lines
 from raftsched.proto.contract import REQUEST_BYTES, Next, ReasonRules, reasons
@@ -323,18 +325,38 @@ async def test_the_log_shows_no_secrets(
     assert line["ms"] >= 0
 
 
-async def test_there_is_room_for_so_many_requests(stage: Stage) -> None:
-    async with serving(stage.endpoints, Settings(Limits(requests=1))) as gateway:
+async def test_there_is_room_for_so_many_waits_and_for_requests_beside_them(stage: Stage) -> None:
+    async with serving(stage.endpoints, Settings(Limits(streams=1, requests=2))) as gateway:
         await gateway.ask("POST", "/v1/jobs", JOB)
         run = (await gateway.ask("POST", "/v1/jobs/report:trigger", {})).body
         path = f"/v1/runs/{run['id']}:wait?timeout=20s"
         waiting = asyncio.create_task(gateway.ask("GET", path))
         while not any(isinstance(one, run_pb2.WaitRunRequest) for one in heard(stage)):
             await asyncio.sleep(0.01)
-        full = await gateway.ask("GET", "/v1/jobs")
-        assert (full.status, full.reason) == (503, "NODE_LIMIT")
-        assert full.error["details"][0]["metadata"]["limit"] == "requests"
+        full = await gateway.ask("GET", path)
+        assert (full.status, full.reason) == (429, "NODE_LIMIT")
+        metadata = full.error["details"][0]["metadata"]
+        assert metadata == {"limit": "streams_by_address", "maximum": "1", "of": "127.0.0.1"}
         assert full.headers["retry-after"] == "1"
-        stage.finish()
-        await waiting
         assert (await gateway.ask("GET", "/v1/jobs")).status == 200
+        stage.finish()
+        assert (await waiting).status == 200
+        assert (await gateway.ask("GET", path)).status == 200
+
+
+def test_room_is_for_one_address_and_for_all() -> None:
+    room = Room("body_mb", 3, 2, 10)
+    room.take("a", 20)
+    with pytest.raises(Refused) as refused:
+        room.take("a")
+    assert (refused.value.status, refused.value.values["maximum"]) == (429, "2")
+    room.take("b", 10)
+    with pytest.raises(Refused) as refused:
+        room.take("b")
+    assert (refused.value.status, refused.value.values["of"]) == (503, "all")
+    room.give("a", 20)
+    with room.taken("b", 10):
+        pass
+    room.give("b", 10)
+    assert not room._held
+    assert room._total == 0

@@ -112,7 +112,7 @@ async def test_an_answer_that_nobody_reads_is_given_up(
 @pytest.mark.parametrize(
     ("limits", "name", "status"),
     [
-        (Limits(connections=2), "connections", 503),
+        (Limits(connections=2, connections_by_address=9), "connections", 503),
         (Limits(connections_by_address=2), "connections_by_address", 429),
     ],
 )
@@ -134,7 +134,7 @@ async def test_connections_are_bounded(
 
 
 async def test_bodies_are_bounded_together(stage: Stage) -> None:
-    async with serving(stage.endpoints, Settings(Limits(body_mb=1))) as gateway:
+    async with serving(stage.endpoints, Settings(Limits(body_mb=2))) as gateway:
         head = (
             b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: 700000\r\n\r\n{"
@@ -146,7 +146,7 @@ async def test_bodies_are_bounded_together(stage: Stage) -> None:
                 status, reason, metadata = refusal(await gateway.raw(head + b" " * 699_999))
                 if reason == "NODE_LIMIT":
                     break
-        assert (status, metadata["limit"]) == (503, "body_mb")
+        assert (status, metadata["limit"]) == (429, "body_mb_by_address")
         writer.close()
 
 

@@ -182,9 +182,9 @@ async def test_streams_are_bounded_and_given_back(stage: Stage) -> None:
         async with watching(gateway) as answer:
             await first_id(blocks(answer))
             async with watching(gateway) as full:
-                assert full.status == 503
+                assert full.status == 429
                 error = (await full.json())["error"]
-                assert error["details"][0]["metadata"]["limit"] == "streams"
+                assert error["details"][0]["metadata"]["limit"] == "streams_by_address"
         async with asyncio.timeout(30):
             while True:
                 async with watching(gateway) as again:
