@@ -341,6 +341,9 @@ def chaos() -> None:
 @click.option("--links", type=click.Choice(["proxies", "namespaces"]), default="proxies",
               show_default=True, help="How links are cut: by small proxies, or by the kernel with "
               "each node in a network namespace of its own (Linux).")  # fmt: skip
+@click.option("--with", "older", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              metavar="PATH", help="upgrade: the older build, a checkout or a virtual environment. "
+              "Default: the newest release before this commit, from git.")  # fmt: skip
 @click.option(
     "--only",
     multiple=True,
@@ -364,6 +367,7 @@ def run(
     recover_s: float,
     herd: int,
     links: str,
+    older: Path | None,
     only: tuple[str, ...],
     list_them: bool,
     kills: bool,
@@ -372,7 +376,8 @@ def run(
     """Mistreat a cluster for a while and judge what was seen.
 
     The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
-    callers, tenants, workers, operators and disks beside the load.
+    callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
+    an older build to this one, back, and up again, one after the other.
     """
     import asyncio
 
@@ -397,7 +402,7 @@ def run(
     asked = Asked(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
         broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
-        recover_s=recover_s, herd=herd, cables=links == "namespaces",
+        recover_s=recover_s, herd=herd, cables=links == "namespaces", older=older,
     )  # fmt: skip
     with data_folder(folder) as place:
         try:

@@ -17,6 +17,7 @@ from ...cluster.local.nodes import NodeProcess
 from ...cluster.local.ports import free_ports
 from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
+from .builds import Build
 from .history import Journal
 from .node import Control, controlled
 from .wiring import Wiring
@@ -45,6 +46,7 @@ class Arena:
         broken_rule: str = "",
         stall: float = 0.0,
         settings: Sequence[str] = (),
+        older: Build | None = None,
     ) -> None:
         self.folder, self.seed = folder, seed
         # With access tokens: that of an admin.
@@ -53,6 +55,12 @@ class Arena:
         self.links = links
         self.worker_number = 0
         self.nodes = links.nodes(folder, count, [*SETTINGS, *settings], controlled(folder))
+        self.present = Build("the present build", controlled(folder))
+        # The build of each node; all begin with the older one, where there is one.
+        self.builds: dict[str, Build] = {}
+        self.older = older or self.present
+        for name in self.nodes.names:
+            self.put(name, self.older)
         self.controls = {name: folder / f"{name}.control" for name in self.nodes.names}
         self.broken_rule = broken_rule
         for name in self.nodes.names:
@@ -193,6 +201,20 @@ class Arena:
     async def _most_are_ready(self) -> bool:
         ready = [await asyncio.to_thread(node.is_ready) for node in self.nodes]
         return sum(ready) > len(ready) // 2
+
+    def put(self, name: str, build: Build) -> None:
+        """What is run at the next start of a node."""
+        node = self.nodes[name]
+        node.program, node.environment = build.program(name), dict(build.environment)
+        self.builds[name] = build
+
+    async def next_of(self, build: Build) -> NodeProcess:
+        """A node of that build; the leader comes last."""
+        leader = await self.sure_leader()
+        found = [node for node in self.nodes if self.builds[node.name] is build]
+        if not found:
+            raise ProcessFailed(f"no node runs {build.name}; plan no step for one")
+        return next((node for node in found if node is not leader), found[0])
 
     async def lose_disk(self, node: NodeProcess) -> None:
         await self.kill([node])

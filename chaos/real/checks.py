@@ -297,6 +297,15 @@ def copies_are_equal(seen: Seen) -> list[Violation]:
     ]
 
 
+def states_are_sound(seen: Seen) -> list[Violation]:
+    """A1: what is derived in each state is as its records say."""
+    return [
+        Violation("A1", f"the state of {each.node}: {words}")
+        for each in seen.verified
+        for words in each.differences
+    ]
+
+
 def flows_are_followed(seen: Seen) -> list[Violation]:
     """S2, S3: what follows others ran once for each time all of them succeeded, and not before."""
     found = []
@@ -452,6 +461,7 @@ CHECKS: tuple[Check, ...] = (
     calls_end_in_time,
     stops_are_clean,
     copies_are_equal,
+    states_are_sound,
 )
 
 

@@ -20,6 +20,7 @@ from ...cluster.local.nodes import NodeProcess
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
 from .arena import READY_S, Arena
+from .builds import Build
 from .faults import LEADER, Planned, split
 from .history import Fault, Stop
 from .links import CLIENTS, Pair
@@ -155,13 +156,45 @@ async def wipe(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
 async def restart(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
     """One after the other, in order, as an upgrade does."""
     for node in targets:
-        began = time.monotonic()
-        code = await asyncio.to_thread(node.stop)
-        words = node.tail() if code else ""
-        arena.journal.add(Stop(node.name, began, time.monotonic(), code, words))
+        await stop(arena, node)
         await arena.restart([node])
         await asyncio.sleep(fault.seconds)
     return f"{len(targets)} stopped as asked"
+
+
+async def upgrade(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_build(arena, targets[0], arena.present)
+
+
+async def rollback(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_build(arena, targets[0], arena.older)
+
+
+async def change_build(arena: Arena, node: NodeProcess, build: Build) -> str:
+    """Drained, stopped, started as another build; it is over when the node has caught up."""
+    before = await build_of(arena, node)
+    async with arena.client(arena.nodes.endpoints, 5.0) as client:
+        await insist(client, cluster_pb2.DrainNodeRequest(node=node.name), "")
+    await stop(arena, node)
+    arena.put(node.name, build)
+    await arena.restart([node])
+    after = await build_of(arena, node)
+    return f"{before} to {after}" if after != before else ""
+
+
+async def build_of(arena: Arena, node: NodeProcess) -> str:
+    """What it says that it was made of."""
+    async with arena.client(node.client, READY_S) as client:
+        status = await client.call(cluster_pb2.GetClusterStatusRequest())
+    return str(next(each.build for each in status.nodes if each.name == node.name))
+
+
+async def stop(arena: Arena, node: NodeProcess) -> None:
+    """In order; with which code is judged."""
+    began = time.monotonic()
+    code = await asyncio.to_thread(node.stop)
+    words = node.tail() if code else ""
+    arena.journal.add(Stop(node.name, began, time.monotonic(), code, words))
 
 
 async def kill_workers(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
@@ -289,6 +322,8 @@ DEEDS: dict[str, Deed] = {
     "files": files,
     "wipe": wipe,
     "restart": restart,
+    "upgrade": upgrade,
+    "rollback": rollback,
     "kill-workers": kill_workers,
     "pause-workers": pause_workers,
     "remove-and-add": remove_and_add,

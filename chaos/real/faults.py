@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEADER, FOLLOWER, ANY, MAJORITY, ALL = "leader", "follower", "any", "majority", "all"
+# In `upgrade`: a node of the older build, or of the present one.
+OLD, NEW = "old", "new"
+UPGRADE = "upgrade"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,13 @@ def churn(dice: random.Random, at: float) -> Planned:
     return Planned(at, "remove-and-add", dice.choice([LEADER, FOLLOWER]), dice.uniform(0.5, 2), how)
 
 
-def plan(scenario: str, seconds: float, seed: int) -> list[Planned]:
+def plan(scenario: str, seconds: float, seed: int, nodes: int = 3) -> list[Planned]:
     """All faults of a run, in order."""
     dice = random.Random(f"{scenario}/{seed}")
     if scenario == "herd-failover":
         return [Planned(3.0, "herd"), Planned(3.3, "kill", LEADER, 1.0)]
+    if scenario == UPGRADE:
+        return upgrade(dice, seconds, nodes)
     line: list[Planned] = []
     at = 2.0
     while at < seconds - 4:
@@ -93,6 +98,20 @@ def plan(scenario: str, seconds: float, seed: int) -> list[Planned]:
         held = fault.seconds if scenario != "mixed" else fault.seconds * dice.random()
         at += held + _calm(scenario, dice)
     return [fault for fault in line if fault.at + fault.seconds <= seconds] or line[:1]
+
+
+def upgrade(dice: random.Random, seconds: float, nodes: int) -> list[Planned]:
+    """All nodes to the present build, one after the other, and back; then again, and leaders die
+    between."""
+    up, back = ("upgrade", OLD), ("rollback", NEW)
+    again = [step for _ in range(nodes) for step in (up, ("kill", LEADER))]
+    steps = [up] * nodes + [back] * nodes + again
+    every = (seconds - 4) / len(steps)
+    most = min(1.0, every / 2)
+    return [
+        Planned(2 + number * every, what, target, most * dice.random() if what == "kill" else 0.0)
+        for number, (what, target) in enumerate(steps)
+    ]
 
 
 def _calm(scenario: str, dice: random.Random) -> float:
@@ -128,7 +147,7 @@ SINGLE = (
     "churn", "rolling",
 )  # fmt: skip
 MIXED = SINGLE
-SCENARIOS = (*SINGLE, "mixed", "herd-failover")
+SCENARIOS = (*SINGLE, "mixed", "herd-failover", UPGRADE)
 
 
 def split(shape: str, target: str, names: Sequence[str], clients: str) -> list[tuple[str, str]]:

@@ -205,6 +205,15 @@ class Job(Event, frozen=True):
     value: str
 
 
+class Verified(Event, frozen=True):
+    """A node's state at the end, as it verified it: what is derived in it is as it must be, or not
+    by these words."""
+
+    node: str
+    records: int
+    differences: tuple[str, ...] = ()
+
+
 class Copy(Event, frozen=True):
     """A node's state at the end."""
 
@@ -215,7 +224,7 @@ class Copy(Event, frozen=True):
 
 Any = (
     Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Stop | Lag
-    | Crowd | Probe | Outcome | Run | Job | Copy
+    | Crowd | Probe | Outcome | Run | Job | Copy | Verified
 )  # fmt: skip
 _DECODER = msgspec.json.Decoder(Any)
 
@@ -263,6 +272,7 @@ class Seen:
     runs: list[Run] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
+    verified: list[Verified] = field(default_factory=list)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Seen:
@@ -273,6 +283,7 @@ class Seen:
             Effect: seen.effects, Fault: seen.faults, Stop: seen.stops, Lag: seen.lags,
             Crowd: seen.crowds, Probe: seen.probes, Outcome: seen.outcomes, Run: seen.runs,
             Job: seen.jobs, Copy: seen.copies,
+            Verified: seen.verified,
         }  # fmt: skip
         for event in events:
             lines[type(event)].append(event)  # type: ignore[attr-defined]

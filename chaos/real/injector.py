@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ...cluster.local.nodes import NodeProcess
 from .arena import Arena
 from .deeds import DEEDS
-from .faults import ALL, FOLLOWER, LEADER, MAJORITY, Planned
+from .faults import ALL, FOLLOWER, LEADER, MAJORITY, NEW, OLD, Planned
 from .history import Fault
 
 # They take a disk, or count on everybody else.
-WHOLE = frozenset({"wipe", "remove-and-add", "restart"})
+WHOLE = frozenset({"wipe", "remove-and-add", "restart", "upgrade", "rollback"})
 
 
 class Injector:
@@ -31,6 +31,9 @@ class Injector:
             return alive
         if target == MAJORITY:
             return alive[: len(self.arena.nodes) // 2 + 1]
+        if target in (OLD, NEW):
+            build = self.arena.older if target == OLD else self.arena.present
+            return [await self.arena.next_of(build)]
         leader = None
         if target in (LEADER, FOLLOWER):
             leader = await self.arena.sure_leader()

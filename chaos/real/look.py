@@ -10,7 +10,7 @@ from ...client import AsyncClient, RaftschedError
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2, job_pb2, namespace_pb2, run_pb2
-from .history import Copy, Job, Outcome, Run
+from .history import Copy, Job, Outcome, Run, Verified
 
 PAGE = 1_000
 QUIET_S = 120.0  # For what is under way to end: workers may have stalled past their leases.
@@ -142,6 +142,16 @@ async def _copies(nodes: NodeProcesses, token: str | None) -> AsyncIterator[Copy
             except RaftschedError:
                 continue
         yield Copy(node.name, status.revision, status.fingerprint)
+
+
+async def verified(nodes: NodeProcesses, token: str | None = None) -> list[Verified]:
+    """What each node finds in its own state."""
+    found = []
+    for node in nodes:
+        async with AsyncClient(node.client, timeout=LEVEL_S, token=token) as client:
+            told = await client.call(cluster_pb2.VerifyStateRequest())
+        found.append(Verified(node.name, told.records, tuple(told.differences)))
+    return found
 
 
 async def pause(client: AsyncClient, names: Iterable[str]) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 from ...client import AsyncClient
 from ...cluster.local.process import ProcessFailed
 from ..bench.herd import Herd, import_all, requests_of
-from . import history, jobs, look, machine
+from . import builds, history, jobs, look, machine
 from .arena import Arena
 from .cables import Cables
 from .checks import judge
-from .faults import Planned, plan
+from .faults import UPGRADE, Planned, plan
 from .history import Bounds, Fault, Plan, Seen
 from .injector import Injector
 from .load import Load
@@ -52,6 +52,8 @@ class Asked:
     herd: int = 100_000
     # Links are the kernel's, in network namespaces, instead of proxies.
     cables: bool = False
+    # The older build of `upgrade`; None is taken from git.
+    older: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,14 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
     # Stalls cost a lapse each, so only the scenarios about workers have many.
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
     links = Cables() if asked.cables else Proxies()
+    older = None
+    if asked.scenario == UPGRADE:
+        older = builds.named(asked.older) if asked.older else builds.from_git(folder)
+        say(f"all nodes begin as {older.name}")
     arena = Arena(
-        folder, asked.nodes, asked.seed, links, broken_rule=asked.broken_rule, stall=stall
-    )
+        folder, asked.nodes, asked.seed, links, broken_rule=asked.broken_rule, stall=stall,
+        older=older,
+    )  # fmt: skip
     began = time.monotonic()
     watching = asyncio.create_task(machine.watch(arena.journal, folder, arena.processes))
     try:
@@ -113,10 +120,11 @@ async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
     most = SIDE_BY_SIDE if asked.scenario == "mixed" else 1
     async with asyncio.TaskGroup() as under_way:
         places = asyncio.Semaphore(most)
-        for fault in plan(asked.scenario, asked.seconds, asked.seed):
+        for fault in plan(asked.scenario, asked.seconds, asked.seed, asked.nodes):
             await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
             await places.acquire()
-            if time.monotonic() - began > asked.seconds + LATE_S:
+            slow = time.monotonic() - began > asked.seconds + LATE_S
+            if slow and asked.scenario != UPGRADE:
                 break  # A slow machine takes its time to come back, and gets fewer faults.
             arena.check()
             load.check()
@@ -184,3 +192,4 @@ async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> N
         async for outcome in look.outcomes(client, name):
             arena.journal.add(outcome)
     arena.journal.add(*await look.copies(arena.nodes, arena.token))
+    arena.journal.add(*await look.verified(arena.nodes, arena.token))

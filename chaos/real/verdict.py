@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ...cluster.ops.exits import Exit
 from ..percentile import percentile
-from .history import OK, Call, Probe, Seen
+from .history import OK, Call, Fault, Probe, Seen
 from .jobs import HERD
 from .lateness import busy, calm, crowded, firsts
 from .violation import Violation
@@ -89,6 +90,28 @@ def herd(seen: Seen) -> dict[str, float]:
     return {"herd": len(due), "herd_drained_s": round(max(ends, default=0.0), 1)} if due else {}
 
 
+def steps(seen: Seen) -> list[dict[str, Any]]:
+    """Each node that got another build: how long that took, and how late runs began meanwhile."""
+    found = []
+    begun = list(firsts(seen))
+    for fault in seen.faults:
+        if fault.what in ("upgrade", "rollback"):
+            within = [one.late_ms for one in begun if fault.began <= one.due_at <= fault.ended]
+            found.append({
+                "step": fault.what, "node": fault.target, "builds": fault.sign,
+                "s": round(fault.ended - fault.began, 1), "firings": len(within),
+                "lateness_ms": spread(within), "no_write_ms": no_write_ms(seen, fault),
+            })  # fmt: skip
+    return found
+
+
+def no_write_ms(seen: Seen, fault: Fault) -> float:
+    """The longest time in it in which no probe was acknowledged."""
+    done = [probe.at + probe.took for probe in seen.probes if probe.ok]
+    inside = [at for at in done if fault.began <= at <= fault.ended]
+    return round(1000 * max(b - a for a, b in pairwise([fault.began, *inside, fault.ended])), 1)
+
+
 def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
     everything = [first.late_ms for first in firsts(seen)]
     quiet = [first.late_ms for first in calm(seen)] if seen.bounds else []
@@ -121,6 +144,7 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "failovers_ms": [round(value, 1) for value in failovers(seen)],
         "availability": round(availability(seen.probes), 4),
         **herd(seen),
+        **({"steps": found} if (found := steps(seen)) else {}),
         # Firings with neither a fault nor a busy machine near.
         "calm_firings": len(quiet),
         "calm_lateness_ms": spread(quiet),

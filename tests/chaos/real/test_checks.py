@@ -35,6 +35,7 @@ from raftsched.chaos.real.history import (
     Run,
     Seen,
     Stop,
+    Verified,
 )
 from raftsched.chaos.real.lateness import Spans
 from raftsched.chaos.real.linear import linearizable
@@ -294,6 +295,7 @@ WRONG: list[tuple[str, str, Events]] = [
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
     ("a stop that was none", "H1", changed(Stop, 0, code=1, words="a bug")),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
+    ("a state that is not sound", "A1", [*sound(), Verified("n1", 9, ("a mark is late",))]),
 ]
 
 

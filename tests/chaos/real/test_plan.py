@@ -7,7 +7,16 @@ from itertools import pairwise, product
 import pytest
 
 from raftsched.chaos.real.deeds import DEEDS
-from raftsched.chaos.real.faults import SCENARIOS, SHAPES, plan, split
+from raftsched.chaos.real.faults import (
+    LEADER,
+    NEW,
+    OLD,
+    SCENARIOS,
+    SHAPES,
+    UPGRADE,
+    plan,
+    split,
+)
 
 CLIENTS = "clients"
 
@@ -34,6 +43,14 @@ def test_every_fault_that_is_planned_can_be_done() -> None:
         f.what for name, seed in product(SCENARIOS, range(20)) for f in plan(name, 300, seed)
     }
     assert planned - {"herd"} == set(DEEDS)
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_an_upgrade_goes_up_back_and_up_again_with_leaders_that_die(nodes: int) -> None:
+    steps = [(fault.what, fault.target) for fault in plan(UPGRADE, 30, 1, nodes)]
+    up, back = ("upgrade", OLD), ("rollback", NEW)
+    assert steps[: 2 * nodes] == [up] * nodes + [back] * nodes
+    assert steps[2 * nodes :] == [up, ("kill", LEADER)] * nodes
 
 
 def test_two_minutes_of_leader_kills_are_at_least_twenty() -> None:

@@ -107,6 +107,17 @@ def test_stops_are_counted_and_slow_ones_named() -> None:
     assert (figures["stops"], figures["slow_stops"]) == (2, 1)
 
 
+def test_each_node_that_got_another_build_has_its_figures() -> None:
+    """It took from 1 s to 3 s: who was due then, and how long nothing was written."""
+    step = Fault("upgrade", "n2", 1.0, 3.0, "aa to bb")
+    (found,) = verdict(Seen.of([*events_of_all(), step]), [])["steps"]
+    assert (found["step"], found["node"], found["builds"]) == ("upgrade", "n2", "aa to bb")
+    assert (found["s"], found["firings"]) == (2.0, 4)
+    assert found["lateness_ms"]["max"] == 7
+    assert 100 <= found["no_write_ms"] < 2_000
+    assert "steps" not in verdict(seen(), [])
+
+
 def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> None:
     assert availability(seen().probes) == pytest.approx(37 / 40)
     assert availability([Probe(0, 0.01, ok=True), Probe(0.95, 0.01, ok=True)]) == 0.2

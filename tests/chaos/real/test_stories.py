@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from raftsched.chaos.real import cables
+from raftsched.chaos.real import builds, cables
+from raftsched.cluster.local.process import ProcessFailed
 
 PATIENCE_S = 400
 RUN = "from raftsched.client.cli import main; main()"
@@ -52,6 +53,23 @@ def test_promises_are_kept_where_the_kernel_cuts_the_links(tmp_path: Path) -> No
     assert found["faults"] >= 3
     # A slow cable leaves none when there is little to carry.
     assert found["faults_without_sign"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE_S)
+def test_nodes_go_to_this_build_and_back_and_again_under_load(tmp_path: Path) -> None:
+    try:
+        older = builds.from_git(tmp_path)
+    except ProcessFailed as error:
+        pytest.skip(f"no older build here: {error}")
+    place = ["--with", str(tmp_path / older.name)]
+    code, found, words = chaos(tmp_path, "upgrade", "--seconds", "20", *place)
+    assert (code, found["verdict"]) == (0, "ok"), words
+    assert [step["step"] for step in found["steps"]] == [
+        *["upgrade"] * 3, *["rollback"] * 3, *["upgrade"] * 3
+    ]  # fmt: skip
+    assert found["faults_without_sign"] == 0
+    assert all(step["firings"] for step in found["steps"])
 
 
 @pytest.mark.slow
