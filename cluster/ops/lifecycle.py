@@ -8,54 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 
-from ...statemachine.core.rocks_store import StoreLocked
-from ...statemachine.core.store import Corrupt
 from ...statemachine.tenants import access
 from ..api.server import Server
-from ..node import damage
 from ..node.memory import Memory, limit_heaps
-from ..node.node import Node
-from ..node.node_spec import Member, NodeSpec
 from ..node.peer_info import ZONE_EDITION
-from ..node.virtual_time import MARK, NoClock, VirtualClock
+from ..node.virtual_time import MARK, VirtualClock
 from ..raft import faults
-from ..raft.journal import JournalLimits
-from . import descriptors, listen, log, probe, slices, systemd, tls
+from . import descriptors, listen, log, slices, systemd, tls
 from .config import Config, ConfigWrong
 from .config_checks import doubts, is_loopback
 from .data_dir import Folder, removal, told
 from .exits import CannotStart, Exit
 from .figures import NodeFigures, RefusedFigures
+from .make_node import VERSION, make_node, virtual_clock
 from .metrics import Metrics
 from .node_watch import Watch
 from .probes import HttpPort
+from .process_end import Ending, listen_to_signals
 from .run_log import tell_dead_letters, tell_steps
 from .webhooks import Webhooks
 
-# From the signal to the end of the process, whatever hangs.
-STOP_SECONDS = 3.0
-# Of these: for the next leader to take over, and for calls that are under way.
+# What a stop leaves to the next leader to take over, and to calls that are under way.
 HAND_OVER_SECONDS = 1.0
 GRACE_SECONDS = 0.5
 EXPIRY_SECONDS = 60.0  # How often it is looked when the certificates end.
-# How often a node whose journal is damaged looks whether the others lead, and how soon again: after
-# an outage of all they need a moment.
-RENEW_TRIES = 6
-RENEW_SECONDS = 1.0
 # A node behind by more has not caught up yet.
 BEHIND_ENTRIES = 1_000
 BEHIND_SECONDS = 5.0
@@ -69,7 +54,6 @@ SWITCH_SECONDS = 0.0005
 # What a fresh node takes of the disk at once.
 FRESH_SEGMENTS = 4
 FRESH_STATE_MB = 16
-VERSION = metadata.version("raftsched")
 
 says = structlog.get_logger("raftsched.cluster.ops.lifecycle")
 
@@ -120,50 +104,6 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         if writer is not None:
             writer.stop()
         folder.close()
-
-
-class Ending:
-    """Ends the process in time, from a thread: the loop itself may be what hangs."""
-
-    def __init__(self) -> None:
-        # What is being done, for whoever asks why it took so long.
-        self.step = "its loop did not hear of the signal"
-        self._code: Exit | None = None
-
-    def soon(self, code: Exit) -> None:
-        """Unless all is done before, the process ends with this code when its time is over."""
-        threading.Thread(target=self._give_up, args=(code,), name="give-up", daemon=True).start()
-
-    def done(self, code: Exit) -> None:
-        """Only the interpreter's own end is left, which is not worth a complaint."""
-        self._code = code
-
-    def _give_up(self, code: Exit) -> None:
-        threading.Event().wait(STOP_SECONDS)
-        if self._code is None:
-            sys.stderr.write(
-                f"raftsched: not stopped within {STOP_SECONDS:.0f} s, so it ends now, with "
-                f"{code:d}; not finished: {self.step}; nothing is lost by that\n"
-            )
-        os._exit(code if self._code is None else self._code)
-
-
-def listen_to_signals(ending: Ending) -> asyncio.Event:
-    """The first signal asks for the end, the second is the end."""
-    asked, loop = asyncio.Event(), asyncio.get_running_loop()
-    heard: list[int] = []
-
-    def hear(number: int, frame: object) -> None:
-        if heard:
-            os._exit(128 + number)
-        heard.append(number)
-        ending.soon(Exit.CUT_SHORT)
-        loop.call_soon_threadsafe(asked.set)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not the loop's own handlers: those are not called while it is busy, or hangs.
-        signal.signal(number, hear)
-    return asked
 
 
 class Life:
@@ -331,78 +271,6 @@ def reflects(config: Config) -> bool:
 def open_to_all(config: Config) -> bool:
     """Whether strangers can come in as long as there is no access token."""
     return not (is_loopback(listen.client(config)) or config.tls.server.ca_file)
-
-
-def virtual_clock(config: Config, file: Path) -> VirtualClock:
-    """The clock of a test, if this node can be that of a test."""
-    faults = [
-        f"--virtual-clock is for tests on one machine, and {key} = {address!r} is open beyond it; "
-        "leave the flag out, or listen on 127.0.0.1"
-        for key, address in listen.of(config).items()
-        if not is_loopback(address)
-    ]
-    if faults:
-        raise ConfigWrong(faults)
-    try:
-        return VirtualClock(file)
-    except NoClock as error:
-        raise ConfigWrong(
-            [f"--virtual-clock {file} is no clock ({error}); leave the flag out: "
-             "LocalCluster(virtual_clock=True) of raftsched.client.testing sets it by itself"]
-        ) from error  # fmt: skip
-
-
-def renew_disk(spec: NodeSpec, damaged: faults.Damaged) -> None:
-    """Set a disk aside whose journal is damaged, if the others are a majority and one of them
-    leads; else raise what was found. It may have forgotten a vote or an entry that it acknowledged,
-    so it may not speak again: an empty one learns all, and has no vote before."""
-    addresses = {name: member.peer for name, member in spec.members.items()}
-    for attempt in range(RENEW_TRIES):
-        if attempt:
-            time.sleep(RENEW_SECONDS)
-        if leader := probe.leader_of_majority(spec.name, addresses, spec.contexts):
-            damage.set_aside(spec.folder, damage.OF_THE_DISK, str(damaged))
-            says.critical("begins with an empty disk, since its journal is damaged", leader=leader)
-            return
-    raise damaged
-
-
-def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | None) -> Node:
-    spec = NodeSpec(
-        name=config.name,
-        cluster=config.cluster,
-        folder=Path(config.folder),
-        members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
-        listen_peer=config.listen_peer,
-        tokens=config.tokens,
-        version=VERSION,
-        heartbeat_ms=config.heartbeat_ms,
-        cache_bytes=config.cache_mb << 20,
-        journal=JournalLimits(segment=config.segment_mb << 20),
-        scrub_rate=config.scrub_mb_per_second << 20,
-        contexts=contexts,
-        virtual=virtual,
-    )
-    try:
-        with told(spec.folder):
-            try:
-                return Node(spec)
-            except faults.Damaged as error:
-                renew_disk(spec, error)
-                return Node(spec)
-    except faults.Damaged as error:
-        raise CannotStart(Exit.DAMAGED, str(error)) from error
-    except faults.FileLimit as error:
-        raise CannotStart(Exit.FILE_LIMIT, str(error)) from error
-    except faults.Unsupported as error:
-        raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
-    except faults.Refused as error:
-        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
-    except StoreLocked as error:
-        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
-    except Corrupt as error:
-        story = f"{error}; empty the folder, and the node fetches all anew from the others"
-        raise CannotStart(Exit.DAMAGED, story) from error
 
 
 def about(config: Config) -> dict[str, str]:

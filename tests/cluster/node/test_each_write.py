@@ -19,7 +19,7 @@ from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.backup import take
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import NodeSpec
-from raftsched.cluster.ops import lifecycle
+from raftsched.cluster.ops import make_node as makes
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.data_dir import Folder
@@ -91,7 +91,7 @@ async def live(config: Config, acknowledged: set[str]) -> Exit | None:
     except CannotStart as refused:
         return refused.code
     try:
-        node = lifecycle.make_node(config, None, None)
+        node = makes.make_node(config, None, None)
     except CannotStart as refused:
         folder.close()
         return refused.code
@@ -126,7 +126,7 @@ async def work(node: Node, acknowledged: set[str]) -> None:
 async def kept(config: Config) -> set[str]:
     """What is there after a start on a disk that is well again."""
     folder = Folder(Path(config.folder), config.cluster, config.name)
-    node = lifecycle.make_node(config, None, None)
+    node = makes.make_node(config, None, None)
     try:
         await node.start()
         await until(lambda: node.leads, 10)
@@ -166,7 +166,7 @@ FAULTS = {
 async def test_whatever_call_fails_what_was_acknowledged_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, step: int
 ) -> None:
-    monkeypatch.setattr(lifecycle, "NodeSpec", partial(NodeSpec, settings=FAST))
+    monkeypatch.setattr(makes, "NodeSpec", partial(NodeSpec, settings=FAST))
     number, lasting = FAULTS[fault]
     tried = []
     for at in range(1, CALLS_MAX, step):
