@@ -19,7 +19,7 @@ from .ops.config import KEYS, PREFIX, ConfigWrong
 from .ops.config_checks import warnings
 from .ops.config_load import Loaded, load
 from .ops.config_text import EXAMPLE, text_of
-from .ops.exits import CannotStart, Exit
+from .ops.exits import NodeCannotStart, NodeExit
 
 if TYPE_CHECKING:
     from .ops.recovery import Renewed, Standing
@@ -70,10 +70,10 @@ def read_config(file: Path | None, flags: dict[str, str | None]) -> Loaded:
     try:
         return load(file, os.environ, given)
     except ConfigWrong as error:
-        refuse(Exit.CONFIG, error.faults)
+        refuse(NodeExit.CONFIG, error.faults)
 
 
-def refuse(code: Exit, lines: list[str]) -> NoReturn:
+def refuse(code: NodeExit, lines: list[str]) -> NoReturn:
     for line in lines:
         click.echo(f"raftsched node: {line}", err=True)
     sys.exit(code)
@@ -117,13 +117,13 @@ def node(
     try:
         code = run(live(loaded.config, clock))
     except ConfigWrong as error:
-        refuse(Exit.CONFIG, error.faults)
-    except CannotStart as error:
+        refuse(NodeExit.CONFIG, error.faults)
+    except NodeCannotStart as error:
         refuse(error.code, [str(error)])
     sys.exit(code)
 
 
-def run(life: Coroutine[Any, Any, Exit]) -> Exit:
+def run(life: Coroutine[Any, Any, NodeExit]) -> NodeExit:
     """On the faster loop where it is installed."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):
@@ -160,9 +160,9 @@ def init(file: Path | None, force: bool) -> None:
         with file.open("w" if force else "x") as opened:
             opened.write(text)
     except FileExistsError:
-        refuse(Exit.CONFIG, [f"{file} is there already; --force replaces it"])
+        refuse(NodeExit.CONFIG, [f"{file} is there already; --force replaces it"])
     except OSError as error:
-        refuse(Exit.CONFIG, [f"{file} cannot be written: {error.strerror}"])
+        refuse(NodeExit.CONFIG, [f"{file} cannot be written: {error.strerror}"])
     click.echo(f"wrote {file}; next: raftsched node config check --config {file}", err=True)
 
 
@@ -182,10 +182,10 @@ def check(file: Path | None, **flags: str | None) -> None:
         tls.peer_contexts(loaded.config)
         tls.server(loaded.config)
     except ConfigWrong as error:
-        refuse(Exit.CONFIG, error.faults)
+        refuse(NodeExit.CONFIG, error.faults)
     certificates = tls.faults(loaded.config)
     if certificates:
-        refuse(Exit.CONFIG, certificates)
+        refuse(NodeExit.CONFIG, certificates)
     for warning in warnings(loaded.config):
         click.echo(f"note: {warning}", err=True)
     count = len(loaded.config.members)
@@ -284,7 +284,7 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
         made = recovery.recover(config, confirmed)
     if made is None:
         refuse(
-            Exit.CONFIG,
+            NodeExit.CONFIG,
             [
                 "nothing was done: it takes the cluster's name"
                 + (f", and {typed!r} was typed" if typed else "")
@@ -300,8 +300,8 @@ def ending_well() -> Iterator[None]:
     try:
         yield
     except ConfigWrong as error:
-        refuse(Exit.CONFIG, error.faults)
-    except CannotStart as error:
+        refuse(NodeExit.CONFIG, error.faults)
+    except NodeCannotStart as error:
         refuse(error.code, [str(error)])
 
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...cluster.ops.exits import Exit
+from ...cluster.ops.exits import NodeExit
 from . import history
 from .ends import (
     attempts_are_explained,
@@ -281,7 +281,7 @@ def stops_are_clean(seen: Seen) -> list[Violation]:
     return [
         Violation("H1", f"{stop.node}, asked to stop, ended with {stop.code}: {stop.words}")
         for stop in seen.stops
-        if stop.code not in (Exit.CLEAN, Exit.CUT_SHORT)
+        if stop.code not in (NodeExit.CLEAN, NodeExit.CUT_SHORT)
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from ...cluster.ops.exits import Exit
+from ...cluster.ops.exits import NodeExit
 from ..percentile import percentile
 from .history import OK, Call, Fault, Probe, Seen
 from .jobs import HERD
@@ -126,7 +126,7 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "faults_without_sign": sum(not fault.sign for fault in seen.faults),
         # Nodes that were asked to stop, and those of them that needed more than the time they have.
         "stops": len(seen.stops),
-        "slow_stops": sum(stop.code == Exit.CUT_SHORT for stop in seen.stops),
+        "slow_stops": sum(stop.code == NodeExit.CUT_SHORT for stop in seen.stops),
         "harness_lag_s": round(sum(lag.ended - lag.began for lag in seen.lags), 1),
         # The share of the time in which the machine kept processes of the run waiting.
         "busy_share": busy_share(seen),

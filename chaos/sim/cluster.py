@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ...cluster.node.leader_loop import Leader
-from ...cluster.node.worker_sessions import Sessions
+from ...cluster.node.worker_sessions import WorkerSessions
 from ...cluster.raft.faults import Damaged
 from ...cluster.raft.journal import Journal
 from ...cluster.raft.message import Message
@@ -33,7 +33,7 @@ class Kit:
 
     core: type[Raft] = Raft
     leader: type[Leader] = Leader
-    sessions: type[Sessions] = Sessions
+    sessions: type[WorkerSessions] = WorkerSessions
     rules: Callable[[], AbstractContextManager[None]] = nullcontext
     journal: type[Journal] = Journal
     release: Callable[[Raft], list[tuple[str, Message]]] = release

@@ -10,7 +10,7 @@ from typing import Any, cast
 from ...cluster.node import leader_loop as leaders
 from ...cluster.node.leader_loop import Leader
 from ...cluster.node.pending import PendingRequest
-from ...cluster.node.worker_sessions import Sessions
+from ...cluster.node.worker_sessions import WorkerSessions
 from ...proto.v1 import run_pb2
 from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading
@@ -96,7 +96,7 @@ def exchanged_item(table: dict[type, LeaderRule], key: type, what: LeaderRule) -
         table[key] = before
 
 
-class LapsesAtOnce(Sessions):
+class LapsesAtOnce(WorkerSessions):
     """A new leader does not wait for those who hold leases; it has never heard them."""
 
     def heard(self, session: object, at_ms: int | None = None) -> None:
@@ -114,7 +114,7 @@ class LapsesAtOnce(Sessions):
             self.taking_over = False
 
 
-class LapsesByTheWall(Sessions):
+class LapsesByTheWall(WorkerSessions):
     """Silence is measured by a clock that may be set."""
 
     def __init__(

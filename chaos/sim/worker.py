@@ -16,7 +16,7 @@ from .judge import HEARTBEAT_MS, LAPSE_MS
 from .scheduler import SchedulerNode
 
 if TYPE_CHECKING:
-    from ...cluster.node.worker_session import Session
+    from ...cluster.node.worker_session import WorkerSession
     from .rules import SchedulerCluster
 
 BEAT = HEARTBEAT_MS / 1000
@@ -67,7 +67,7 @@ class SimWorker:
         self.name = f"w{number}"
         self.slots = self.world.dice.choice((1, 2, 4))
         self.line: Line | None = None
-        self.session: Session | None = None
+        self.session: WorkerSession | None = None
         self.working: dict[int, worker_pb2.Lease] = {}
         self.unheard: dict[int, worker_pb2.Result] = {}  # Reported, and not acknowledged yet.
         self.asleep_until = 0.0
@@ -148,7 +148,7 @@ class SimWorker:
         if node.core is not None:
             node.do(what)
 
-    def tell(self, what: Callable[[Session], None]) -> None:
+    def tell(self, what: Callable[[WorkerSession], None]) -> None:
         line, session = self.line, self.session
         if line is None or session is None or self.world.now < self.asleep_until:
             return
@@ -162,7 +162,7 @@ class SimWorker:
 
         self.world.after(self.delay(), lambda: self.reach(line.node, arrive))
 
-    def say(self, session: Session) -> None:
+    def say(self, session: WorkerSession) -> None:
         """Send what was not acknowledged again."""
         if self.unheard:
             session.report(list(self.unheard.values()))

@@ -24,7 +24,7 @@ from ..raft import faults
 from ..raft.membership import is_address
 from .call import Call
 from .cluster_status import StatusView, too_few
-from .forward import FORWARDED, ForwardedAnswer, Peers
+from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
 from .unary import OwnCall
 from .verify import Verifier
@@ -41,7 +41,7 @@ class ClusterCalls:
     """The cluster service."""
 
     def __init__(
-        self, node: Node, view: StatusView, peers: Peers, leadership: Leadership,
+        self, node: Node, view: StatusView, peers: ForwardPeers, leadership: Leadership,
         shed: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.node, self.view, self.peers, self.leadership = node, view, peers, leadership

@@ -30,7 +30,7 @@ from ..node.bootstrap_token import BOOTSTRAP, digest, first_secret
 from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
 from ..node.hello import check
 from .call import Call
-from .node_port import Node
+from .node_port import NodePort
 from .places import number_of
 from .worker_names import name_of
 
@@ -92,10 +92,10 @@ class Failures:
         return allowed
 
 
-class Access:
+class AccessCheck:
     """See the head of this file."""
 
-    def __init__(self, node: Node, failures: int = 100) -> None:
+    def __init__(self, node: NodePort, failures: int = 100) -> None:
         self.node = node
         # Whether there are tokens, and the revision at which this was so.
         self._closed = (-1, False)

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import cluster_pb2
 from ..node import backup, refusals
-from ..node.backup import Backup
+from ..node.backup import StateArchive
 from ..node.node import Node
 from ..node.peer_info import FEATURE_LEVEL, ZONE_EDITION
 from ..raft.disk import FULL
@@ -58,7 +58,7 @@ class BackupCalls:
         finally:
             self.under_way -= 1
 
-    async def _take(self) -> Backup:
+    async def _take(self) -> StateArchive:
         """Make the checkpoint, or give up when others are at it for too long."""
         node, self._made = self.node, self._made + 1
         folder = node.backups / str(self._made)
@@ -71,14 +71,16 @@ class BackupCalls:
         try:
             async with asyncio.timeout(WAIT_S):
                 return await node.driver.in_bulk(
-                    "make a backup", lambda: backup.take(node.replica, folder, about), Backup.remove
+                    "make a backup",
+                    lambda: backup.take(node.replica, folder, about),
+                    StateArchive.remove,
                 )
         except TimeoutError:
             raise refusals.backlog_full(
                 f"{node.name} is busy with a snapshot for over {WAIT_S:.0f} s"
             ) from None
 
-    async def _send(self, call: Call, made: Backup) -> None:
+    async def _send(self, call: Call, made: StateArchive) -> None:
         helper, loop = ThreadPoolExecutor(1, "backup"), asyncio.get_running_loop()
         began, total = time.monotonic(), made.total
         pieces = made.pieces()

@@ -22,7 +22,7 @@ from ..node import refusals
 from .call import Call
 from .frames import varint
 from .strangers import Strangers
-from .turns import Turns
+from .turns import CallTurns
 
 BODY_S = 10.0  # From the beginning of a call until all of it is there.
 # When more than so many are sending at once, those that take their time are ended.
@@ -122,7 +122,7 @@ def no_message(kind: type[Message], error: DecodeError) -> Refused:
     )
 
 
-class Parsing(Turns):
+class Parsing(CallTurns):
     """Who parses a large message on a loop."""
 
     def __init__(self) -> None:

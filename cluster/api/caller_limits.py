@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..node import refusals
-from ..node.limits import Limits
+from ..node.limits import CallerLimits
 
 MIB = 1 << 20
 STRANGERS = 8
@@ -78,8 +78,8 @@ class CallerShare:
 class CallerShares:
     """All of them, as a node is configured."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+    def __init__(self, limits: CallerLimits | None = None) -> None:
+        limits = limits or CallerLimits()
         self.limits = limits
         self.calls = CallerShare("calls", limits.calls, limits.calls_by_caller)
         self.costly = CallerShare("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)

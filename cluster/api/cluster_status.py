@@ -12,7 +12,7 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import UsageRecord, parse
 from ...statemachine.runs import set_aside
 from ..node import build, damage
-from ..node.event_feed import Feed
+from ..node.event_feed import EventFeed
 from ..node.node import Node
 from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo
 from ..raft.manifest import folder_of
@@ -41,7 +41,7 @@ class StatusView:
     def __init__(
         self,
         node: Node,
-        feed: Feed,
+        feed: EventFeed,
         leadership: Leadership,
         observer: Observer,
         refused: RefusedCalls,

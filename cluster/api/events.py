@@ -19,11 +19,11 @@ from ...statemachine.core.rejection import Reason
 from ...statemachine.model.hiding import hide
 from ...statemachine.reads import events
 from ..node import refusals
-from ..node.event_feed import Feed, Told, gone
+from ..node.event_feed import ChangeEvents, EventFeed, gone
 from . import places
 from .call import Call
 from .caller_limits import CallerShare
-from .node_port import Node
+from .node_port import NodePort
 from .unary import END
 from .unread import Unread
 
@@ -45,7 +45,7 @@ class Wish:
     namespace: str
     terms: list[filters.Term]
 
-    def chosen(self, told: Told, behind: int) -> list[Event]:
+    def chosen(self, told: ChangeEvents, behind: int) -> list[Event]:
         """The events of a change behind a position that somebody wants."""
         found = told.of(self.namespace)
         if behind >= 0:
@@ -60,8 +60,8 @@ class EventCalls:
 
     def __init__(
         self,
-        node: Node,
-        feed: Feed,
+        node: NodePort,
+        feed: EventFeed,
         admit: Callable[[Call, Message], None],
         answers: CallerShare,
         unread: Unread,
@@ -82,7 +82,7 @@ class EventCalls:
         after = revision_of(self.feed.revision, END)
         if request.HasField("after"):
             after = request.after
-        place = Place(after)
+        place = EventPlace(after)
         self._check_kept(place)
         if not request.HasField("after"):
             # Of one that was deleted, what happened before can be gone on with.
@@ -95,7 +95,7 @@ class EventCalls:
         finally:
             self.watchers -= 1
 
-    async def _follow(self, call: Call, wish: Wish, place: Place) -> None:
+    async def _follow(self, call: Call, wish: Wish, place: EventPlace) -> None:
         """Send what comes behind a place; when there is nothing, say so now and then."""
         sent_at = self.clock()
         while True:
@@ -131,14 +131,14 @@ class EventCalls:
             else:
                 self.unread.give_when_taken(call, size)
 
-    async def _next(self, wish: Wish, place: Place) -> list[Event]:
+    async def _next(self, wish: Wish, place: EventPlace) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""
         told = await self.feed.tell(place.change)
         behind = place.position
         place.passed(told)
         return wish.chosen(told, behind)
 
-    def _check_kept(self, place: Place) -> None:
+    def _check_kept(self, place: EventPlace) -> None:
         oldest = self.feed.oldest()
         if place.change < oldest:
             # The last event of a change that is gone is a place to go on from all the same.
@@ -170,7 +170,7 @@ class EventCalls:
         wish = Wish(request.namespace, events.parse_filter(request.filter))
         size = page_size(request.page_size)
         await self.node.barrier(call.timeout())
-        place = Place(revision_of(self.feed.oldest() - 1, END))
+        place = EventPlace(revision_of(self.feed.oldest() - 1, END))
         if request.HasField("after"):
             if request.after.change > self.feed.revision:
                 raise refusals.refused(
@@ -179,7 +179,7 @@ class EventCalls:
                     f"yet; the last change is {self.feed.revision}",
                     field="after",
                 )
-            place = Place(request.after)
+            place = EventPlace(request.after)
             self._check_kept(place)
         answer = event_pb2.ListEventsResponse(progress=place.progress)
         room = FRAME_BYTES
@@ -203,7 +203,7 @@ class EventCalls:
         return answer
 
 
-class Place:
+class EventPlace:
     """Where somebody stands in history: the change to look at next, and what of it was seen."""
 
     __slots__ = ("change", "looked", "position", "progress")
@@ -220,7 +220,7 @@ class Place:
         """Nothing of this change is wanted any more."""
         self.change, self.position = self.change + 1, -1
 
-    def passed(self, told: Told) -> None:
+    def passed(self, told: ChangeEvents) -> None:
         self.looked += 1 + len(told.events)
         self.progress = revision_of(told.revision, max(len(told.events) - 1, 0))
         self.skip()

@@ -57,7 +57,7 @@ class ForwardedAnswer:
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
+class ForwardPeer:
     """A channel to one node, and the calls under way on it."""
 
     channel: grpc.aio.Channel
@@ -73,22 +73,22 @@ class Peer:
         return call
 
 
-class Peers:
+class ForwardPeers:
     """The way to the other nodes."""
 
     def __init__(self, me: str, credentials: grpc.ChannelCredentials | None = None) -> None:
         self._me = me
         self._credentials = credentials
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, ForwardPeer] = {}
 
-    def to(self, address: str) -> Peer:
+    def to(self, address: str) -> ForwardPeer:
         peer = self._peers.get(address)
         if peer is None:
             if self._credentials is None:
                 channel = grpc.aio.insecure_channel(address, OPTIONS)
             else:
                 channel = grpc.aio.secure_channel(address, self._credentials, OPTIONS)
-            peer = self._peers[address] = Peer(channel)
+            peer = self._peers[address] = ForwardPeer(channel)
         return peer
 
     async def pass_on(self, call: Call, data: bytes, address: str) -> ForwardedAnswer | None:
@@ -149,7 +149,7 @@ class Peers:
             elif now - peer.deposed_at > grace:
                 self._cut(peer)
 
-    def _cut(self, peer: Peer) -> None:
+    def _cut(self, peer: ForwardPeer) -> None:
         cut, peer.under_way = peer.under_way, set()
         for rpc in cut:
             rpc.cancel()

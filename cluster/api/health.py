@@ -18,7 +18,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from ...statemachine.core.rejection import Refused
-from ..node.limits import Limits
+from ..node.limits import CallerLimits
 from .body import late, parsed, too_large
 from .call import Context
 from .caller_limits import CallerShare
@@ -43,10 +43,10 @@ class Health:
     def __init__(
         self,
         services: Iterable[str],
-        limits: Limits | None = None,
+        limits: CallerLimits | None = None,
         strangers: Strangers | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or CallerLimits()
         self._services = ("", SERVICE, *services)
         self._known: dict[str, int] = {}
         self._changed = asyncio.Event()

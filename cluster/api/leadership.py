@@ -10,13 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from .node_port import Node
+from .node_port import NodePort
 
 
 class Leadership:
     """Who leads, as this node knows it."""
 
-    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NodePort, clock: Callable[[], float] = time.monotonic) -> None:
         self.node = node
         self.clock = clock
         self._known = self._present()

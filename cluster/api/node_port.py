@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ...statemachine.core.rejection import Refused
-from ..node.event_feed import Log, State
+from ..node.event_feed import AppliedState, EntryLog
 from ..node.leader_loop import Leader
-from ..node.worker_sessions import Sessions
+from ..node.worker_sessions import WorkerSessions
 
 
-class Answer(Protocol):
+class StateAnswer(Protocol):
     """The answer to a read, and what it is true at."""
 
     @property
@@ -28,17 +28,17 @@ class Answer(Protocol):
         """How old it may be, if it is a stale one."""
 
 
-class Node(Protocol):
+class NodePort(Protocol):
     """One node, as those see it who pass calls to it."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def replica(self) -> State: ...
+    def replica(self) -> AppliedState: ...
 
     @property
-    def journal(self) -> Log: ...
+    def journal(self) -> EntryLog: ...
 
     @property
     def draining(self) -> bool:
@@ -106,7 +106,7 @@ class Node(Protocol):
     def leader(self) -> Leader: ...
 
     @property
-    def sessions(self) -> Sessions: ...
+    def sessions(self) -> WorkerSessions: ...
 
     def barrier(self, timeout: float) -> Awaitable[None]:
         """Return when all that was acknowledged before is applied here; on the leader only."""
@@ -119,7 +119,7 @@ class Node(Protocol):
     def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
         caller: str = "", finish: Callable[[Message], None] = ...,
-    ) -> Awaitable[Answer]:  # fmt: skip
+    ) -> Awaitable[StateAnswer]:  # fmt: skip
         """Answer a read. Reads that look at much take turns between callers; `finish` is done to
         the answer where it is made, which may be on a thread."""
 

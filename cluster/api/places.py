@@ -17,8 +17,8 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import NamespaceRecord, parse
 from ...statemachine.tenants import namespaces
 from ..node import refusals
-from ..node.event_feed import Feed
-from .node_port import Node
+from ..node.event_feed import EventFeed
+from .node_port import NodePort
 
 NEAR_AMONG = (
     1_000  # Namespaces that are looked through for a near name, as this is done on the loop.
@@ -27,7 +27,7 @@ NOWHERE = -1  # The number of no namespace.
 PATIENCE_S = 1.0  # How long a follower may be behind the leader that has just made a namespace.
 
 
-async def need_of(node: Node, hello: worker_pb2.WorkerHello, timeout: float) -> None:
+async def need_of(node: NodePort, hello: worker_pb2.WorkerHello, timeout: float) -> None:
     """Refuse a first hello with a namespace that is not there.
 
     Whoever was welcome before knows how to spell them: what is gone was deleted.
@@ -38,7 +38,7 @@ async def need_of(node: Node, hello: worker_pb2.WorkerHello, timeout: float) -> 
         await need(node, name, timeout)
 
 
-async def need(node: Node, name: str, timeout: float) -> None:
+async def need(node: NodePort, name: str, timeout: float) -> None:
     """Refuse a namespace that is not there; on the leader."""
     if not _there(node, name):
         # One that was deposed and does not know it yet has not heard of what was made since.
@@ -47,7 +47,7 @@ async def need(node: Node, name: str, timeout: float) -> None:
             raise _missing(name, node.replica.store)
 
 
-async def need_here(node: Node, feed: Feed, name: str) -> None:
+async def need_here(node: NodePort, feed: EventFeed, name: str) -> None:
     """The same on any node, which may hear of it in a moment."""
     clock = asyncio.get_running_loop().time
     until = clock() + PATIENCE_S
@@ -57,7 +57,7 @@ async def need_here(node: Node, feed: Feed, name: str) -> None:
         await feed.wait(until - clock())
 
 
-def number_of(node: Node, name: str) -> int:
+def number_of(node: NodePort, name: str) -> int:
     """The number of a namespace that is there; 0 is that of the default one."""
     value = node.replica.store.get(keys.namespace(name))
     if value is None:
@@ -65,7 +65,7 @@ def number_of(node: Node, name: str) -> int:
     return parse(keys.namespace(name), value, NamespaceRecord).number
 
 
-def _there(node: Node, name: str) -> bool:
+def _there(node: NodePort, name: str) -> bool:
     if name in ("", namespaces.DEFAULT):
         return True
     return node.replica.store.get(keys.namespace(name)) is not None

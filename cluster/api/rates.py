@@ -19,7 +19,7 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import NamespaceRecord, parse
 from ...statemachine.tenants import namespaces
 from .call import Call
-from .node_port import Node
+from .node_port import NodePort
 
 LOOK_S = 1.0  # How old what is known of a quota may be.
 BUCKETS = 10_000
@@ -36,10 +36,10 @@ class Bucket:
     looked_at: float
 
 
-class Rates:
+class CallRates:
     """See the head of this file."""
 
-    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: NodePort, clock: Callable[[], float] = time.monotonic) -> None:
         self.node, self.clock = node, clock
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 

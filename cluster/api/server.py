@@ -21,29 +21,29 @@ from grpc_reflection.v1alpha import reflection
 from ...proto.contract import Method, methods, services
 from ...statemachine.reads.reads import READS
 from ...statemachine.rules import RULES
-from ..node.event_feed import Feed
-from ..node.limits import Limits
+from ..node.event_feed import EventFeed
+from ..node.limits import CallerLimits
 from ..node.node import Node as RealNode
 from .admin import ClusterCalls
-from .auth import Access
+from .auth import AccessCheck
 from .backup_calls import BackupCalls
 from .call import Call
 from .caller_limits import CallerShare, CallerShares
 from .cluster_status import StatusView
 from .events import EventCalls
-from .forward import Peers
+from .forward import ForwardPeers
 from .health import SERVICE, Health
 from .lasting import Lasting
 from .leadership import Leadership
-from .node_port import Node
+from .node_port import NodePort
 from .observer import Nobody, Observer
-from .rates import Rates
+from .rates import CallRates
 from .refused import RefusedCalls
 from .strangers import Strangers
-from .streaming import Follow, Streams
+from .streaming import Follow, ServerStreams
 from .unary import Calls, OwnCall
 from .unread import Unread
-from .wait_run import Waits
+from .wait_run import RunWaits
 from .worker_streams import LOOK_S, Work
 from .worker_unary import WorkerCalls
 
@@ -92,12 +92,12 @@ class Server:
 
     def __init__(
         self,
-        node: Node,
+        node: NodePort,
         address: str,
         credentials: grpc.ServerCredentials | None = None,
         peer_credentials: grpc.ChannelCredentials | None = None,
         metrics: Observer | None = None,
-        limits: Limits | None = None,
+        limits: CallerLimits | None = None,
         *,
         reflects: bool = True,
     ) -> None:
@@ -109,17 +109,17 @@ class Server:
         self._address = address
         self._credentials = credentials
         observer = metrics or Nobody()
-        self._peers = Peers(node.name, peer_credentials)
+        self._peers = ForwardPeers(node.name, peer_credentials)
         self._leadership = Leadership(node)
         self._strangers = Strangers()
         self._health = Health(services(), self.shares.limits, self._strangers)
-        self._access = Access(node, self.shares.limits.failures)
-        self.feed = Feed(node.replica, node.journal)
+        self._access = AccessCheck(node, self.shares.limits.failures)
+        self.feed = EventFeed(node.replica, node.journal)
         self.events = EventCalls(
             node, self.feed, self._access.admit, self.shares.answers, self._unread
         )
         self._lasting = Lasting(self._access.check)
-        self._waits = Waits(node, self.shares.waits, self._lasting)
+        self._waits = RunWaits(node, self.shares.waits, self._lasting)
         self._leadership.on_change(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
         real = cast("RealNode", node)
@@ -132,7 +132,7 @@ class Server:
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }
-        rates = Rates(node)
+        rates = CallRates(node)
 
         def admit(call: Call, request: Message) -> None:
             self._access.admit(call, request)
@@ -145,7 +145,7 @@ class Server:
         self.work = Work(
             node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
         )
-        self._streams = Streams(self.calls, self._lasting)
+        self._streams = ServerStreams(self.calls, self._lasting)
         self._following: dict[str, tuple[Follow, CallerShare]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
             "ClusterService/Backup": (

@@ -21,7 +21,7 @@ from .unary import Calls, fail, refuse
 Follow = Callable[[Call, Any], Awaitable[None]]
 
 
-class Streams:
+class ServerStreams:
     """Serves the calls that are streams. What a stream raises ends it with a named refusal."""
 
     def __init__(self, calls: Calls, lasting: Lasting) -> None:

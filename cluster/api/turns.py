@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class CallTurns:
     """Those of one name come one after the other; a name that nobody waits under is not kept."""
 
     def __init__(self) -> None:

@@ -27,9 +27,9 @@ from ..node.backoff import backoff
 from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
 from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, CallerShares
-from .forward import FORWARDED, ForwardedAnswer, Peers
+from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
-from .node_port import Answer, Node
+from .node_port import NodePort, StateAnswer
 from .observer import Observer
 from .refused import RefusedCalls
 from .status import DETAILS, code_of, details_of, words_of
@@ -53,8 +53,8 @@ class Calls:
 
     def __init__(
         self,
-        node: Node,
-        peers: Peers,
+        node: NodePort,
+        peers: ForwardPeers,
         leadership: Leadership,
         observer: Observer,
         own: Mapping[str, OwnCall],
@@ -219,7 +219,7 @@ class Calls:
         self.admit(call, request)
         age_ms: int | None = None
         revision: int | None = None
-        found: Answer | None = None
+        found: StateAnswer | None = None
         own = self.own.get(method.name)
         if own is not None:
             given = await own(call, request)
@@ -242,7 +242,7 @@ class Calls:
 
     async def _read(
         self, call: Call, request: Message, options: common_pb2.ReadOptions | None
-    ) -> Answer:
+    ) -> StateAnswer:
         finish = hide if call.hides else as_it_is
         if call.method.name not in COSTLY:
             return await self.node.read(request, options, call.timeout(), call.caller, finish)

@@ -30,7 +30,7 @@ CATCH_UP_S = 2.0  # How long this node waits for a revision that another one has
 
 
 @dataclass
-class Found:
+class StateDifferences:
     """What the check of one state came to."""
 
     records: int = 0
@@ -71,7 +71,7 @@ class Verifier:
         answer.sound = answer.sound and not self._strangers(answer)
         return answer
 
-    def _done(self, checking: asyncio.Future[Found]) -> None:
+    def _done(self, checking: asyncio.Future[StateDifferences]) -> None:
         self._busy = False
         if not checking.cancelled():
             checking.exception()
@@ -154,8 +154,8 @@ def ahead(name: str, about: NodeInfo, node: Node) -> str:
     )
 
 
-def look(reading: Reading) -> Found:
+def look(reading: Reading) -> StateDifferences:
     """Check one state; on the helper."""
     differences = verify.verify(reading, FOUND_MAX)
     records = sum(1 for _ in reading.scan(b"\0", b"\xff" * 64))
-    return Found(records, [str(one) for one in differences[:SHOWN]], len(differences))
+    return StateDifferences(records, [str(one) for one in differences[:SHOWN]], len(differences))

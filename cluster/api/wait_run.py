@@ -18,7 +18,7 @@ from ...statemachine.model.record import MetaRecord
 from .call import Call
 from .caller_limits import CallerShare
 from .lasting import Lasting
-from .node_port import Node
+from .node_port import NodePort
 
 TIMEOUT_S = 30.0
 TIMEOUT_MAX_S = 60.0
@@ -32,10 +32,10 @@ ENDED = frozenset(
 )
 
 
-class Waits:
+class RunWaits:
     """Who waits for which run."""
 
-    def __init__(self, node: Node, share: CallerShare, lasting: Lasting) -> None:
+    def __init__(self, node: NodePort, share: CallerShare, lasting: Lasting) -> None:
         self.node, self.share, self.lasting = node, share, lasting
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         node.replica.on_change(self._applied)

@@ -12,7 +12,7 @@ from ...statemachine.core import limits
 from ...statemachine.core.instants import set_ms
 from ...statemachine.core.rejection import Reason, Refused
 from ..node import refusals
-from ..node.worker_sessions import Sessions
+from ..node.worker_sessions import WorkerSessions
 from . import body
 from .call import Context
 from .caller_limits import CallerShare
@@ -23,7 +23,7 @@ HELLO_S = 2.0  # From the beginning of a stream to its hello.
 FrameSizes = Callable[[int], object]
 
 
-def welcome(sessions: Sessions) -> worker_pb2.Welcome:
+def welcome(sessions: WorkerSessions) -> worker_pb2.Welcome:
     """What a session must keep to."""
     found = worker_pb2.Welcome()
     set_ms(found.heartbeat, sessions.heartbeat_ms)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from ...statemachine.model import keys
 from ...statemachine.runs import leases
-from ..node.worker_session import Session
+from ..node.worker_session import WorkerSession
 from .call import Call
-from .node_port import Node
+from .node_port import NodePort
 from .places import number_of
 
 LEVEL = 3  # A member of an older version that leads takes such a name for another worker's.
 
 
-def name_of(node: Node, owner: str, worker: str) -> str:
+def name_of(node: NodePort, owner: str, worker: str) -> str:
     """The name of a worker whose token is for a namespace, or for all ("")."""
     name, known = keys.worker_of(owner, worker), node.sessions.by_worker
     if name in known or keys.worker_id(worker) != worker:
@@ -29,7 +29,7 @@ def name_of(node: Node, owner: str, worker: str) -> str:
     return worker if not owner or is_of(node, former, owner) else name
 
 
-def is_of(node: Node, session: Session, namespace: str) -> bool:
+def is_of(node: NodePort, session: WorkerSession, namespace: str) -> bool:
     """Whether a session is of one namespace only; of one that this leader knows by its leases,
     whether these are."""
     if not session.from_lease_only:
@@ -38,7 +38,7 @@ def is_of(node: Node, session: Session, namespace: str) -> bool:
     return found == {number_of(node, namespace)}
 
 
-def sessions_of(node: Node, call: Call, worker: str) -> list[Session]:
+def sessions_of(node: NodePort, call: Call, worker: str) -> list[WorkerSession]:
     """The sessions under an id of which a caller may speak: who may see all means all of them."""
     known = node.sessions.by_worker
     if not call.namespace:

@@ -20,7 +20,7 @@ from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
 from ..node import refusals
 from ..node.backoff import backoff
-from ..node.worker_session import CREDITS_MAX, Session
+from ..node.worker_session import CREDITS_MAX, WorkerSession
 from ..node.worker_sink import Messages
 from .call import Context
 from .frames import Heads, take
@@ -99,7 +99,7 @@ class WorkStream:
         # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
         # exception, since whoever waits for it stands in that one's trace and holds this stream.
         self.ended: asyncio.Future[Rejection | None] = self.loop.create_future()
-        self.session: Session | None = None
+        self.session: WorkerSession | None = None
         self.writing: asyncio.Task[None] | None = None
         self.wrote_at = self.loop.time()
         self.beat = 0

@@ -13,12 +13,12 @@ from google.protobuf.message import Message
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Refused
 from ..node import refusals
-from ..node.worker_sessions import Sessions
+from ..node.worker_sessions import WorkerSessions
 from . import places
 from .call import Call, Context
 from .caller_limits import CallerShares
 from .leadership import Leadership
-from .node_port import Node
+from .node_port import NodePort
 from .strangers import Strangers
 from .worker_frames import FRAME_MAX, FrameSizes, said_first, unread, welcome
 from .worker_stream import LAST_WORD_S, Response, UnprocessedBytes, WorkStream
@@ -32,8 +32,8 @@ class Work:
 
     def __init__(
         self,
-        node: Node,
-        sessions: Sessions,
+        node: NodePort,
+        sessions: WorkerSessions,
         leadership: Leadership,
         admit: Callable[[Call, Message], None],
         shares: CallerShares,

@@ -22,14 +22,14 @@ from ...statemachine.model.request import Again, Note, Report
 from ...statemachine.model.view import View
 from ...statemachine.runs import leases
 from ..node import refusals
-from ..node.worker_session import Session
+from ..node.worker_session import WorkerSession
 from ..node.worker_sink import Messages
 from . import places
 from .call import Call
 from .caller_limits import CallerShare
 from .lasting import Lasting
-from .node_port import Node
-from .turns import Turns
+from .node_port import NodePort
+from .turns import CallTurns
 from .unary import OwnCall
 from .worker_frames import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 from .worker_names import sessions_of
@@ -55,7 +55,7 @@ class Poll:
         self.moved: str | None = None
         # The session is gone or belongs to somebody else.
         self.gone = False
-        self.session: Session | None = None
+        self.session: WorkerSession | None = None
         # The caller has left, so what comes goes back.
         self.left = False
         self._told = asyncio.Event()
@@ -109,10 +109,10 @@ class Poll:
 class WorkerCalls:
     """The unary calls of the worker service that are no rules."""
 
-    def __init__(self, node: Node, waits: CallerShare, lasting: Lasting) -> None:
+    def __init__(self, node: NodePort, waits: CallerShare, lasting: Lasting) -> None:
         self.node, self.waits, self.lasting = node, waits, lasting
         # Of workers that call for leases.
-        self._turns = Turns()
+        self._turns = CallTurns()
 
     def calls(self) -> Mapping[str, OwnCall]:
         return {
@@ -169,7 +169,7 @@ class WorkerCalls:
         return await self._answer(call, request, poll.taken, poll)
 
     async def _listen(
-        self, call: Call, request: worker_pb2.LeaseRequest, poll: Poll, session: Session
+        self, call: Call, request: worker_pb2.LeaseRequest, poll: Poll, session: WorkerSession
     ) -> None:
         loop = asyncio.get_running_loop()
         wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.patience())
@@ -191,7 +191,7 @@ class WorkerCalls:
             poll.look_again()
             await poll.looked(call.timeout())
 
-    async def _open(self, call: Call, hello: worker_pb2.WorkerHello, poll: Poll) -> Session:
+    async def _open(self, call: Call, hello: worker_pb2.WorkerHello, poll: Poll) -> WorkerSession:
         """The worker's session; one whose leases are being ended is waited for."""
         sessions = self.node.sessions
         while True:
@@ -306,7 +306,7 @@ class WorkerCalls:
         page = pages.fill(wish, found, str.encode, show, lambda: next(looked) >= LOOKED_AT)
         return worker_pb2.ListWorkersResponse(workers=page.items, next_page_token=page.next_token)
 
-    def _worker(self, session: Session) -> worker_pb2.Worker:
+    def _worker(self, session: WorkerSession) -> worker_pb2.Worker:
         sessions, hello = self.node.sessions, session.hello
         namespaces, queues, _, _ = session.kind
         worker = worker_pb2.Worker(
@@ -348,7 +348,7 @@ class WorkerCalls:
         return record.leased if record is not None else 0
 
 
-def fits(session: Session, terms: list[filters.Term]) -> bool:
+def fits(session: WorkerSession, terms: list[filters.Term]) -> bool:
     """Whether a filter lets a session pass; one of its queues is enough."""
     for term in terms:
         if term.field == "queue":

@@ -12,7 +12,7 @@ from .applier import Applied
 from .loop_steps import LoopSteps
 from .pending import PendingRequest, nobody, nothing
 from .troubles import Troubles
-from .worker_sessions import Sessions
+from .worker_sessions import WorkerSessions
 
 ALERTS = 100  # Looked at in a change.
 
@@ -35,7 +35,7 @@ class AlertWork:
     """See the head of this file."""
 
     def __init__(
-        self, applied: Applied, sessions: Sessions, steps: LoopSteps, troubles: Troubles,
+        self, applied: Applied, sessions: WorkerSessions, steps: LoopSteps, troubles: Troubles,
         wake: Callable[[], None],
     ) -> None:  # fmt: skip
         self._applied, self._sessions, self._wake = applied, sessions, wake

@@ -38,7 +38,7 @@ MANIFEST_MAX = 16 << 20
 _NAME = re.compile(r"state/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
-class Backup:
+class StateArchive:
     """One archive on its way out. Not for the loop: it reads files."""
 
     def __init__(self, folder: Path, about: dict[str, object]) -> None:
@@ -86,7 +86,7 @@ class Backup:
         return json.dumps({**self.about, "files": files}, indent=1).encode()
 
 
-def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
+def take(replica: Replica, folder: Path, about: dict[str, object]) -> StateArchive:
     """Make the checkpoint; where no other state is put in the place of this one meanwhile. All of
     it is read through: whoever needs a backup has nothing else."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
@@ -97,7 +97,7 @@ def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
         shutil.rmtree(folder, ignore_errors=True)
         replica.damaged(error)  # Its tables are those of the state.
         raise
-    return Backup(folder, about)
+    return StateArchive(folder, about)
 
 
 def _head(name: str, size: int) -> bytes:
@@ -110,7 +110,7 @@ class NoBackup(Exception):
     """A file is no archive that could be put back; the text says why."""
 
 
-class File(msgspec.Struct, frozen=True):
+class ArchivedFile(msgspec.Struct, frozen=True):
     """A file of an archive."""
 
     name: str
@@ -118,7 +118,7 @@ class File(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class ArchiveManifest(msgspec.Struct, frozen=True):
     """What an archive says of itself. What a later version adds does not matter here."""
 
     format: int
@@ -131,14 +131,14 @@ class Manifest(msgspec.Struct, frozen=True):
     feature_level: int
     version: str
     time: str
-    files: list[File]
+    files: list[ArchivedFile]
 
 
-def unpack(archive: Path, folder: Path) -> Manifest:
+def unpack(archive: Path, folder: Path) -> ArchiveManifest:
     """Write the state into a new folder; all of it is as the manifest says, or NoBackup."""
     folder.mkdir(mode=0o700, parents=True)
     found: dict[str, tuple[int, str]] = {}
-    manifest: Manifest | None = None
+    manifest: ArchiveManifest | None = None
     try:
         with tarfile.open(archive, "r|") as opened:
             for entry in opened:
@@ -146,7 +146,7 @@ def unpack(archive: Path, folder: Path) -> Manifest:
                 if body is None or manifest is not None:
                     raise NoBackup(f"{entry.name[:80]!r} should not be there")
                 if entry.name == MANIFEST:
-                    manifest = msgspec.json.decode(body.read(MANIFEST_MAX), type=Manifest)
+                    manifest = msgspec.json.decode(body.read(MANIFEST_MAX), type=ArchiveManifest)
                 elif entry.name in found or not _NAME.fullmatch(entry.name):
                     raise NoBackup(f"{entry.name[:80]!r} is no file of a state")
                 else:

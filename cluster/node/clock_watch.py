@@ -7,7 +7,7 @@ import logging
 from ..raft.driver import Driver
 from . import refusals
 from .clock import SteadyClock
-from .handover import Handover
+from .handover import LeaderHandover
 from .leader_loop import Leader
 from .peer_info import PeerDirectory
 from .virtual_time import VirtualClock
@@ -23,7 +23,7 @@ class ClockWatch:
 
     def __init__(
         self, clock: SteadyClock | VirtualClock, directory: PeerDirectory, driver: Driver,
-        leader: Leader, handover: Handover, skew_max_ms: int,
+        leader: Leader, handover: LeaderHandover, skew_max_ms: int,
     ) -> None:  # fmt: skip
         self._clock, self._directory, self._driver = clock, directory, driver
         self._leader, self._handover, self._skew_max_ms = leader, handover, skew_max_ms

@@ -47,7 +47,7 @@ class Head(msgspec.Struct, array_like=True):
 _HEAD = msgspec.msgpack.Decoder(Head)
 
 
-class Log(Protocol):
+class EntryLog(Protocol):
     """The journal, as far as it is needed here."""
 
     base_index: int
@@ -55,7 +55,7 @@ class Log(Protocol):
     def entries(self, first: int, last: int, size: int) -> list[Entry]: ...
 
 
-class State(Protocol):
+class AppliedState(Protocol):
     """What the node has applied."""
 
     @property
@@ -70,7 +70,7 @@ class State(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChangeEvents:
     """What happened in one change."""
 
     revision: int
@@ -89,16 +89,16 @@ class Told:
         return self._by_namespace.get(namespace, [])
 
 
-class Feed:
+class EventFeed:
     """Events by revision, on one loop."""
 
-    def __init__(self, state: State, log: Log) -> None:
+    def __init__(self, state: AppliedState, log: EntryLog) -> None:
         self._state = state
         self._log = log
-        self._cache: OrderedDict[int, Told] = OrderedDict()
+        self._cache: OrderedDict[int, ChangeEvents] = OrderedDict()
         self._cached = 0
         self._places: OrderedDict[int, int] = OrderedDict()
-        self._deriving: dict[int, asyncio.Future[Told]] = {}
+        self._deriving: dict[int, asyncio.Future[ChangeEvents]] = {}
         self._turns = asyncio.Semaphore(DERIVED_AT_ONCE)
         self._changed = asyncio.Event()
         self._helper = ThreadPoolExecutor(1, "events")
@@ -139,7 +139,7 @@ class Feed:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def tell(self, revision: int) -> Told:
+    async def tell(self, revision: int) -> ChangeEvents:
         """What happened in a change that was applied; REVISION_GONE if nobody knows any more."""
         told = self._cache.get(revision)
         if told is not None:
@@ -167,7 +167,7 @@ class Feed:
         if len(self._places) > PLACES:
             self._places.popitem(last=False)
 
-    async def _derive(self, revision: int) -> Told:
+    async def _derive(self, revision: int) -> ChangeEvents:
         async with self._turns:
             data = self._change(revision)
             if len(data) <= INLINE_BYTES:
@@ -236,9 +236,11 @@ class Feed:
         return None
 
 
-def derive(data: bytes, revision: int, state: Reading) -> Told:
+def derive(data: bytes, revision: int, state: Reading) -> ChangeEvents:
     found = events.events(data, revision, state)
-    return Told(revision, found, EVENT_BYTES + sum(EVENT_BYTES + one.ByteSize() for one in found))
+    return ChangeEvents(
+        revision, found, EVENT_BYTES + sum(EVENT_BYTES + one.ByteSize() for one in found)
+    )
 
 
 def gone(oldest: int) -> Refused:

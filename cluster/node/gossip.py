@@ -9,7 +9,7 @@ from .consensus_view import ConsensusView
 from .loop_steps import LoopSteps
 from .peer_info import PeerDirectory
 from .preload import Ahead
-from .worker_sessions import Sessions
+from .worker_sessions import WorkerSessions
 
 INTERVAL = 1.0
 FAST_INTERVAL = 0.1  # While somebody has not heard from all it is linked to.
@@ -20,7 +20,7 @@ class Gossip:
 
     def __init__(
         self, version: str, directory: PeerDirectory, consensus: ConsensusView,
-        sessions: Sessions, zones: Ahead, bootstrap: Bootstrap, steps: LoopSteps,
+        sessions: WorkerSessions, zones: Ahead, bootstrap: Bootstrap, steps: LoopSteps,
         send: Callable[[bytes], None],
     ) -> None:  # fmt: skip
         self._version, self._directory, self._consensus = version, directory, consensus

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 1.0  # Seconds for one try; the clock watch begins another.
 
 
-class Handover:
+class LeaderHandover:
     """See the head of this file."""
 
     def __init__(self, name: str, leader: Leader, driver: Driver) -> None:

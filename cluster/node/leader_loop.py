@@ -37,7 +37,7 @@ from .next_change import NextChange
 from .pending import PendingRequest
 from .time_shares import WorkKind, kind_of
 from .troubles import Troubles
-from .worker_sessions import Sessions
+from .worker_sessions import WorkerSessions
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Leader:
         name: str,
         applied: Applied,
         consensus: Consensus,
-        sessions: Sessions,
+        sessions: WorkerSessions,
         now_ms: Callable[[], int],
         seconds: Callable[[], float],
         new_budget: Callable[[], budget.Budget] | None = None,

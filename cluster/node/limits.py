@@ -17,7 +17,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 ANSWERS_MB_MIN = 16  # Twice what the largest answer holds.
 
 
-class Limits(Section, frozen=True, kw_only=True):
+class CallerLimits(Section, frozen=True, kw_only=True):
     """What callers may hold of this node. A caller is an access token, or an address."""
 
     connections: Annotated[

@@ -57,7 +57,7 @@ class Keeper:
         return freed
 
 
-class Memory:
+class MemoryReturn:
     """A thread that looks, where there is something to call."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from .call_queue import CallQueue
 from .due_times import DueTimes, is_due
 from .pending import PendingRequest
 from .time_shares import OTHERS, Haste, TimeShares, WorkKind, kind_of
-from .worker_sessions import Sessions
+from .worker_sessions import WorkerSessions
 
 # What is due so soon is not to wait for a change that is filled with other work: the longest, and
 # agreeing on it.
@@ -33,7 +33,11 @@ class NextChange:
     """See the head of this file."""
 
     def __init__(
-        self, sessions: Sessions, due: DueTimes, alerts: AlertWork, seconds: Callable[[], float]
+        self,
+        sessions: WorkerSessions,
+        due: DueTimes,
+        alerts: AlertWork,
+        seconds: Callable[[], float],
     ) -> None:
         self.calls = CallQueue()
         self._sessions, self._due, self._alerts, self._seconds = sessions, due, alerts, seconds

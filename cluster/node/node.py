@@ -34,7 +34,7 @@ from .consensus_view import ConsensusView
 from .damage_watch import DamageWatch
 from .elections import Elections
 from .gossip import Gossip
-from .handover import Handover
+from .handover import LeaderHandover
 from .leader_loop import Leader
 from .leader_turns import MIN_CHANGE_INTERVAL, LeaderTurns
 from .node_reads import Finish, NodeReads, ReadAnswer, nothing
@@ -46,7 +46,7 @@ from .readers import Readers
 from .removal import try_to_note_removal
 from .virtual_time import VirtualTimeDriver
 from .whereabouts import Whereabouts
-from .worker_sessions import Sessions
+from .worker_sessions import WorkerSessions
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Node:
     def _make_loop(self) -> None:
         """What decides and answers."""
         spec, is_virtual = self.spec, self.spec.virtual is not None
-        self.sessions = Sessions(
+        self.sessions = WorkerSessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._wake, spec.heartbeat_ms,
             tells_time=not is_virtual,
         )  # fmt: skip
@@ -121,7 +121,7 @@ class Node:
     def _make_watches(self) -> None:
         """What looks now and then."""
         spec, leader, driver, directory = self.spec, self.leader, self.driver, self.directory
-        self._handover = Handover(spec.name, leader, driver)
+        self._handover = LeaderHandover(spec.name, leader, driver)
         self._clocks = ClockWatch(
             self.clock, directory, driver, leader, self._handover, spec.skew_max_ms
         )

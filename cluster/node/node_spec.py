@@ -17,7 +17,7 @@ from .virtual_time import VirtualClock
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class MemberAddresses:
     """Where a node is found: host:port for other nodes, and for clients."""
 
     peer: str
@@ -32,7 +32,7 @@ class NodeSpec:
     cluster: str
     folder: Path
     # By name, this one included; the same on all of them.
-    members: dict[str, Member]
+    members: dict[str, MemberAddresses]
     # Where it listens for other nodes, if not at its own address in the list.
     listen_peer: str = ""
     # Nobody may call without an access token, not even before there is one.

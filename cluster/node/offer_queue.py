@@ -12,7 +12,7 @@ from ...statemachine.model.request import (
     Offer,
 )
 from .pending import PendingRequest
-from .worker_session import Session, WorkerKind
+from .worker_session import WorkerKind, WorkerSession
 
 KINDS = 128  # Kinds of workers that are asked in one grant.
 OFFERED = 64  # Workers of a kind that are asked in one grant.
@@ -21,16 +21,16 @@ OFFERED = 64  # Workers of a kind that are asked in one grant.
 class OfferQueue:
     """See the head of this file."""
 
-    def __init__(self, is_current: Callable[[Session], bool]) -> None:
+    def __init__(self, is_current: Callable[[WorkerSession], bool]) -> None:
         """`is_current`: whether a session still is that of its worker."""
         self._is_current = is_current
-        self._queues: dict[WorkerKind, deque[Session]] = {}
+        self._queues: dict[WorkerKind, deque[WorkerSession]] = {}
         # Somebody offers who was not asked yet.
         self.fresh = False
         # Kinds of workers that are still to be asked since something may have become ready.
         self._unasked = 0
 
-    def add(self, session: Session) -> None:
+    def add(self, session: WorkerSession) -> None:
         """It has credits. Whoever is in the queue already keeps its place."""
         if not session.in_offer_queue and not session.in_grant:
             self._queues.setdefault(session.kind, deque()).append(session)
@@ -83,9 +83,11 @@ class OfferQueue:
 
         return PendingRequest(Grant(offers, most), answer, unknown, pre_serialize=pre_serialize)
 
-    def _choose(self, kind: WorkerKind, line: deque[Session], most: int) -> list[Session]:
+    def _choose(
+        self, kind: WorkerKind, line: deque[WorkerSession], most: int
+    ) -> list[WorkerSession]:
         """Some sessions of a line, first come first served; who has no credits leaves it."""
-        chosen: list[Session] = []
+        chosen: list[WorkerSession] = []
         while line and len(chosen) < OFFERED and most > 0:
             session = line.popleft()
             session.in_offer_queue = False
@@ -101,7 +103,7 @@ class OfferQueue:
         return chosen
 
 
-def offer_of(session: Session) -> Offer:
+def offer_of(session: WorkerSession) -> Offer:
     namespaces, queues, handlers, labels = session.kind
     return Offer(
         session.worker, session.credits, namespaces, queues, handlers, dict(labels),

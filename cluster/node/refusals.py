@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
-from .limits import Limits
+from .limits import CallerLimits
 
 RETRY_MS = 100
 LIMIT_RETRY_MS = 1_000
 ALL = "all"  # Whose limit it is, if nobody's in particular.
-RAISED = frozenset(Limits.__struct_fields__)  # Those that a configuration may say.
+RAISED = frozenset(CallerLimits.__struct_fields__)  # Those that a configuration may say.
 
 
 def refused(reason: Reason.ValueType, message: str, retry_ms: int = 0, **values: object) -> Refused:

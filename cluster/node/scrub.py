@@ -28,7 +28,7 @@ from ...statemachine.core.store import Corrupt
 from ..raft import segment
 from ..raft.disk import sync_entries
 from ..raft.manifest import Manifest, folder_of
-from .table_reader import Fault, NotRead, read_beside
+from .table_reader import NotRead, TableFault, read_beside
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ Pace = Callable[[int], None]
 Known = tuple[int, int, int]  # Size, inode and CRC of a file when it was read first.
 
 
-class Stopped(Exception):
+class ScrubStopped(Exception):
     """The node stops, and with it the pass."""
 
 
@@ -102,12 +102,12 @@ class Scrub:
 
         def in_time(size: int) -> None:
             if clock() > until:
-                raise Stopped
+                raise ScrubStopped
 
         self.behind = True
         try:
             self.check_state(store, in_time)
-        except Stopped:
+        except ScrubStopped:
             story = "%s was not stopped in order; %d MB of it were read in %.1f s, all else is next"
             logger.info(story, self.folder, self.verified_bytes >> 20, AT_START_S)
         else:
@@ -139,7 +139,7 @@ class Scrub:
                 for read in read_beside(store.path, ENTRIES, lambda: pace(0)):
                     pace(read * cost)
                 return True
-            except Fault as fault:
+            except TableFault as fault:
                 error, named = meaning(fault, store.path), set(TABLE.findall(str(fault)))
                 is_ours = bool(named & {table.name for table in store.tables()})
                 if is_ours if isinstance(error, Corrupt) else is_disk_error(error):
@@ -247,7 +247,7 @@ class Background:
             began = time.monotonic()
             try:
                 self.one_pass(self._min_interval)
-            except Stopped:
+            except ScrubStopped:
                 return
             except Exception as error:
                 self.failed(error)
@@ -257,4 +257,4 @@ class Background:
 
     def _min_interval(self, size: int) -> None:
         if self._stop.wait(size / (self._factor * self.rate)):
-            raise Stopped
+            raise ScrubStopped

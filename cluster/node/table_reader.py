@@ -36,7 +36,7 @@ class NotRead(Exception):
     """The other process could not do it, which tells nothing of the state."""
 
 
-class Fault(Exception):
+class TableFault(Exception):
     """What the engine said, in its words."""
 
 
@@ -57,7 +57,7 @@ def read_beside(path: Path, count: int, look: Callable[[], None]) -> Iterator[in
         try:
             while (word := _word(other, look)) != DONE:
                 if word.startswith(FAILED):
-                    raise Fault(word.removeprefix(FAILED).decode(errors="replace"))
+                    raise TableFault(word.removeprefix(FAILED).decode(errors="replace"))
                 if not word:
                     raise NotRead(f"the process that read {path} ended with {other.wait()}")
                 yield int(word)
@@ -75,7 +75,7 @@ def read_whole_beside(path: Path) -> None:
     try:
         for _ in read_beside(path, WHOLE, lambda: None):
             pass
-    except Fault as fault:
+    except TableFault as fault:
         raise meaning(fault, path) from fault
     except NotRead as reason:
         logger.warning("%s; it is read in this one", reason)

@@ -19,7 +19,7 @@ RECENT = 1_000  # Of which the instants are kept; more are "at least so many".
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class SetAsideWork:
     """One of them, for people."""
 
     what: str
@@ -35,7 +35,7 @@ class Troubles:
         # By fate: "set aside", "refused", "given up", "left out".
         self.counts: Counter[str] = Counter()
         # The last ones that are not a job, newest first.
-        self.last: deque[Trouble] = deque(maxlen=KEPT)
+        self.last: deque[SetAsideWork] = deque(maxlen=KEPT)
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._logged: set[tuple[str, str]] = set()
 
@@ -47,7 +47,7 @@ class Troubles:
             self._log(failure, reason)
             drop_traces(error)
             if failure.fate in ("given up", "left out"):
-                self.last.appendleft(Trouble(failure.what, reason, self.now_ms()))
+                self.last.appendleft(SetAsideWork(failure.what, reason, self.now_ms()))
                 self._recent.append(self.seconds())
 
     def failed(self, what: str, error: Exception) -> None:

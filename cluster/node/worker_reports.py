@@ -12,14 +12,14 @@ from ...statemachine.model.request import (
     Report,
 )
 from .pending import PendingRequest
-from .worker_session import Session
+from .worker_session import WorkerSession
 
 LOST = worker_pb2.Stop.KIND_LOST
 EXTENSION = worker_pb2.ResultAck.SUBJECT_EXTENSION
 T = TypeVar("T")
 
 
-def report(session: Session, results: tuple[worker_pb2.Result, ...]) -> PendingRequest:
+def report(session: WorkerSession, results: tuple[worker_pb2.Result, ...]) -> PendingRequest:
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
         session.sink.acks(acks)
@@ -39,7 +39,7 @@ def report(session: Session, results: tuple[worker_pb2.Result, ...]) -> PendingR
     )  # fmt: skip
 
 
-def note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> PendingRequest:
+def note(session: WorkerSession, notes: tuple[worker_pb2.ProgressReport, ...]) -> PendingRequest:
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
         run_of = {note.token: note.run for note in notes}
@@ -58,7 +58,7 @@ def note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Pend
     )
 
 
-def extension(session: Session, request: worker_pb2.ExtendRequest) -> PendingRequest:
+def extension(session: WorkerSession, request: worker_pb2.ExtendRequest) -> PendingRequest:
     def answer(reply: object) -> None:
         ack = worker_pb2.ResultAck(token=request.token, subject=EXTENSION)
         if isinstance(reply, Rejection):

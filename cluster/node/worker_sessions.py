@@ -25,7 +25,7 @@ from .hello import take_held
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
 from .refusals import backlog_full, session_lost
-from .worker_session import REPORTS, Session, kind_of_worker
+from .worker_session import REPORTS, WorkerSession, kind_of_worker
 from .worker_sink import NULL_SINK, WorkerSink
 
 SESSIONS_MAX = 20_000
@@ -34,7 +34,7 @@ SILENCE = "it was silent for too long, so its leases have ended"
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 
 
-class Sessions:
+class WorkerSessions:
     """All of them. Times are milliseconds of a clock that only grows."""
 
     def __init__(
@@ -52,26 +52,26 @@ class Sessions:
         self.tells_time = tells_time
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
-        self.by_worker: dict[str, Session] = {}
+        self.by_worker: dict[str, WorkerSession] = {}
         # How many there are of each tenant.
         self._by_owner = Counter[str]()
         # The one that was silent for longest is first.
-        self._heard: OrderedDict[Session, None] = OrderedDict()
+        self._heard: OrderedDict[WorkerSession, None] = OrderedDict()
         # Those that have said something that waits for a change.
-        self._reporting: OrderedDict[Session, None] = OrderedDict()
+        self._reporting: OrderedDict[WorkerSession, None] = OrderedDict()
         # Those whose hello waits for one, by caller; whose turn it is, is first.
-        self._hellos: OrderedDict[str, OrderedDict[Session, None]] = OrderedDict()
+        self._hellos: OrderedDict[str, OrderedDict[WorkerSession, None]] = OrderedDict()
         # Those that would take leases.
         self.offers = OfferQueue(lambda session: self.by_worker.get(session.worker) is session)
         # Those whose leases are being ended.
-        self._lapsing: deque[Session] = deque()
+        self._lapsing: deque[WorkerSession] = deque()
 
     # What workers do.
 
     def open(
         self, hello: worker_pb2.WorkerHello, sink: WorkerSink, *, stream: bool, caller: str = "",
         only: int | None = None,
-    ) -> Session:  # fmt: skip
+    ) -> WorkerSession:  # fmt: skip
         """A worker says hello, which was checked. A session it had goes on; a stream it had is
         ended.
 
@@ -82,7 +82,7 @@ class Sessions:
         now_ms = self.clock_ms()
         if session is None:
             self._need_room(keys.owner_of(hello.worker))
-            session = Session(
+            session = WorkerSession(
                 self, hello.worker, hello, sink, kind_of_worker(hello), self.wall_ms(), now_ms
             )
             self._add(session)
@@ -104,24 +104,24 @@ class Sessions:
             self.queue_hello(session)
         return session
 
-    def heard(self, session: Session, at_ms: int | None = None) -> None:
+    def heard(self, session: WorkerSession, at_ms: int | None = None) -> None:
         if not session.lapsing:
             session.heard_ms = self.clock_ms() if at_ms is None else at_ms
             self._heard[session] = None
             self._heard.move_to_end(session)
 
-    def offer(self, session: Session, *, fresh: bool = True) -> None:
+    def offer(self, session: WorkerSession, *, fresh: bool = True) -> None:
         """It has credits."""
         self.offers.add(session)
         if fresh:
             self.offers.fresh = True
             self.wake()
 
-    def reported(self, session: Session) -> None:
+    def reported(self, session: WorkerSession) -> None:
         self._reporting[session] = None
         self.wake()
 
-    def queue_hello(self, session: Session) -> None:
+    def queue_hello(self, session: WorkerSession) -> None:
         self._hellos.setdefault(session.caller, OrderedDict())[session] = None
         self.wake()
 
@@ -205,7 +205,7 @@ class Sessions:
         from_ms = self.clock_ms() + len(crowd) * HEARING_MS
         for worker in crowd:
             hello = worker_pb2.WorkerHello(worker=worker)
-            session = Session(
+            session = WorkerSession(
                 self, worker, hello, NULL_SINK, kind_of_worker(hello), self.wall_ms(),
                 self.clock_ms(), from_lease_only=True,
             )  # fmt: skip
@@ -249,18 +249,18 @@ class Sessions:
         if owner and self._by_owner[owner] >= SESSIONS_OF_ONE:
             raise backlog_full(f"{SESSIONS_OF_ONE} workers of {owner} are connected already")
 
-    def _add(self, session: Session) -> None:
+    def _add(self, session: WorkerSession) -> None:
         self.by_worker[session.worker] = session
         self._by_owner[keys.owner_of(session.worker)] += 1
 
-    def _remove(self, session: Session) -> None:
+    def _remove(self, session: WorkerSession) -> None:
         del self.by_worker[session.worker]
         owner = keys.owner_of(session.worker)
         self._by_owner[owner] -= 1
         if not self._by_owner[owner]:
             del self._by_owner[owner]
 
-    def _resume(self, session: Session, request: Resume) -> PendingRequest:
+    def _resume(self, session: WorkerSession, request: Resume) -> PendingRequest:
         def answer(resumed: object) -> None:
             assert isinstance(resumed, Resumed)
             if resumed.stops:
@@ -280,7 +280,7 @@ class Sessions:
         items = min(max(1, len(request.held) - request.looked), REPORTS)
         return PendingRequest(request, answer, worker_reports.sent_again, items=items, sure=True)
 
-    def _lapse(self, session: Session) -> PendingRequest:
+    def _lapse(self, session: WorkerSession) -> PendingRequest:
         def answer(rung: object) -> None:
             assert isinstance(rung, WorkDone)
             if self.by_worker.get(session.worker) is not session:

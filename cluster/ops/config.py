@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ..node.bootstrap_token import BOOTSTRAP
-from ..node.limits import Limits, Section
+from ..node.limits import CallerLimits, Section
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 PREFIX = "RAFTSCHED_NODE_"
@@ -23,14 +23,14 @@ MEMBERS_MAX = 9
 FILE_MAX = 1 << 20
 
 
-class Member(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemberSection(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the member list."""
 
     peer: str
     client: str
 
 
-class Log(Section, frozen=True, kw_only=True):
+class LogSection(Section, frozen=True, kw_only=True):
     format: Annotated[
         Literal["auto", "json", "console"],
         Meta(description="json, console, or auto: console on a terminal, json elsewhere."),
@@ -57,7 +57,7 @@ class ServerFiles(Files, frozen=True, kw_only=True):
     """TLS for clients and for HTTP. With ca_file, gRPC clients must show a certificate."""
 
 
-class Tls(Section, frozen=True, kw_only=True):
+class TlsSection(Section, frozen=True, kw_only=True):
     peer: PeerFiles = PeerFiles()
     server: ServerFiles = ServerFiles()
 
@@ -149,11 +149,11 @@ class Config(Section, frozen=True, kw_only=True):
             "MiB a second; one pass an hour.",
         ),
     ] = 8
-    limits: Limits = Limits()
-    log: Log = Log()
-    tls: Tls = Tls()
+    limits: CallerLimits = CallerLimits()
+    log: LogSection = LogSection()
+    tls: TlsSection = TlsSection()
     members: Annotated[
-        dict[str, Member],
+        dict[str, MemberSection],
         Meta(
             description="The first nodes with the addresses for nodes and for clients, "
             "the same list on every node. As a flag: n1=PEER/CLIENT,n2=PEER/CLIENT."

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
-from ..node.limits import Limits
-from .config import KEYS, Config, Files, Member
+from ..node.limits import CallerLimits
+from .config import KEYS, Config, Files, MemberSection
 
 
 def text_of(config: Config, origins: Mapping[str, str] | None = None) -> str:
@@ -45,7 +45,7 @@ def _section_comment(section: str) -> str:
     kind: Any = Config
     for name in section.split("."):
         kind = get_type_hints(kind)[name]
-    return (kind.__doc__ or "").strip() if issubclass(kind, Files | Limits) else ""
+    return (kind.__doc__ or "").strip() if issubclass(kind, Files | CallerLimits) else ""
 
 
 def _value(config: Config, path: str) -> object:
@@ -64,7 +64,7 @@ def _toml(value: object) -> str:
 EXAMPLE = Config(
     name="n1",
     members={
-        f"n{i}": Member(peer=f"127.0.0.1:741{i - 1}", client=f"127.0.0.1:740{i - 1}")
+        f"n{i}": MemberSection(peer=f"127.0.0.1:741{i - 1}", client=f"127.0.0.1:740{i - 1}")
         for i in (1, 2, 3)
     },
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..node.removal import REMOVED
 from ..raft.disk import file_limit, sync_entries
-from .exits import CannotStart, Exit
+from .exits import NodeCannotStart, NodeExit
 
 FORMAT = 1
 LOCK = "lock"
@@ -43,8 +43,8 @@ class Folder:
             names = set(os.listdir(path))
         self.fresh = fresh = IDENTITY not in names
         if fresh and (foreign := sorted(names - HARMLESS)):
-            raise CannotStart(
-                Exit.FOLDER_FOREIGN,
+            raise NodeCannotStart(
+                NodeExit.FOLDER_FOREIGN,
                 f"{path} is not empty and no node's folder (it holds {foreign[0]!r}); "
                 "name another folder, or empty this one if nothing in it is needed",
             )
@@ -76,7 +76,7 @@ class Folder:
         except ValueError:
             said = {}  # A crash left half of it, and that it is there says enough.
         since = said.get("since", "before") if isinstance(said, dict) else "before"
-        raise CannotStart(Exit.REMOVED, removal(self.cluster, self.node, since))
+        raise NodeCannotStart(NodeExit.REMOVED, removal(self.cluster, self.node, since))
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""
@@ -101,8 +101,8 @@ def _take(path: Path) -> int:
     except BlockingIOError:
         holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
         os.close(lock)
-        raise CannotStart(
-            Exit.FOLDER_LOCKED,
+        raise NodeCannotStart(
+            NodeExit.FOLDER_LOCKED,
             f"{path} is in use by another process{f' ({holder})' if holder else ''}; stop it, or "
             "name another folder: two nodes cannot share one",
         ) from None
@@ -123,26 +123,26 @@ def _check(path: Path, cluster: str, node: str) -> None:
             said = json.loads(opened.read(IDENTITY_MAX))
         form, of_cluster, of_node = int(said["format"]), str(said["cluster"]), str(said["node"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CannotStart(
-            Exit.FOLDER_FOREIGN,
+        raise NodeCannotStart(
+            NodeExit.FOLDER_FOREIGN,
             f"{file} cannot be read ({error!r}); name the right folder, or empty this one so that "
             "the node fetches all from the others",
         ) from error
     if form > FORMAT:
-        raise CannotStart(
-            Exit.NEWER_FORMAT,
+        raise NodeCannotStart(
+            NodeExit.NEWER_FORMAT,
             f"{path} has format {form}, this version knows {FORMAT}; start the version that wrote "
             f"it ({said.get('version', 'a newer one')}) or a newer one",
         )
     if of_cluster != cluster:
-        raise CannotStart(
-            Exit.OTHER_CLUSTER,
+        raise NodeCannotStart(
+            NodeExit.OTHER_CLUSTER,
             f"{path} belongs to the cluster {of_cluster!r}, this node to {cluster!r}; "
             "set `cluster` or `folder` right",
         )
     if of_node != node:
-        raise CannotStart(
-            Exit.OTHER_NODE,
+        raise NodeCannotStart(
+            NodeExit.OTHER_NODE,
             f"{path} belongs to the node {of_node!r}, this one is {node!r}; "
             "set `name` or `folder` right: a node's vote is in its folder",
         )
@@ -186,20 +186,20 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise CannotStart(
-            Exit.FOLDER_FOREIGN, f"{error.filename or path} is a file; name a folder"
+        raise NodeCannotStart(
+            NodeExit.FOLDER_FOREIGN, f"{error.filename or path} is a file; name a folder"
         ) from error
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise CannotStart(
-                Exit.DISK_FULL,
+            raise NodeCannotStart(
+                NodeExit.DISK_FULL,
                 f"the disk below {path} is full: {error.strerror}; make room, then start again: "
                 "nothing was lost",
             ) from error
         if error.errno == errno.EFBIG:
-            raise CannotStart(Exit.FILE_LIMIT, file_limit()) from error
-        raise CannotStart(
-            Exit.FOLDER_UNWRITABLE,
+            raise NodeCannotStart(NodeExit.FILE_LIMIT, file_limit()) from error
+        raise NodeCannotStart(
+            NodeExit.FOLDER_UNWRITABLE,
             f"{path} cannot be written to: {error.strerror or error}; give this user the right, "
             "mount it to be written, replace a disk that fails, or name another folder",
         ) from error

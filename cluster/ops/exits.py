@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Exit(IntEnum):
+class NodeExit(IntEnum):
     """The exit codes of `raftsched node`. DESIGN.md says which of them a restart may mend."""
 
     CLEAN = 0
@@ -27,9 +27,9 @@ class Exit(IntEnum):
     FILE_LIMIT = 22
 
 
-class CannotStart(Exception):
+class NodeCannotStart(Exception):
     """One line for a person, and the code."""
 
-    def __init__(self, code: Exit, story: str) -> None:
+    def __init__(self, code: NodeExit, story: str) -> None:
         super().__init__(story)
         self.code = code

@@ -19,7 +19,7 @@ import structlog
 
 from ...statemachine.tenants import access
 from ..api.server import Server
-from ..node.memory import Memory, limit_heaps
+from ..node.memory import MemoryReturn, limit_heaps
 from ..node.peer_info import ZONE_EDITION
 from ..node.virtual_time import MARK, VirtualClock
 from ..raft import faults
@@ -27,7 +27,7 @@ from . import descriptors, listen, log, slices, systemd, tls
 from .config import Config, ConfigWrong
 from .config_checks import doubts, is_loopback
 from .data_dir import Folder, removal, told
-from .exits import CannotStart, Exit
+from .exits import NodeCannotStart, NodeExit
 from .figures import NodeFigures, RefusedFigures
 from .make_node import VERSION, make_node, virtual_clock
 from .metrics import Metrics
@@ -58,7 +58,7 @@ FRESH_STATE_MB = 16
 says = structlog.get_logger("raftsched.cluster.ops.lifecycle")
 
 
-async def live(config: Config, clock_file: Path | None = None) -> Exit:
+async def live(config: Config, clock_file: Path | None = None) -> NodeExit:
     """Be a node until a signal comes or the node dies. Raises CannotStart and ConfigWrong."""
     virtual = None
     if clock_file is not None:
@@ -94,12 +94,12 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
             says.info("stopped", code=int(code))
         ending.done(code)
         return code
-    except (CannotStart, ConfigWrong):
+    except (NodeCannotStart, ConfigWrong):
         raise
     except Exception:
         says.exception("did not start or stop as it should; this is a bug")
-        ending.soon(Exit.DIED)
-        return Exit.DIED
+        ending.soon(NodeExit.DIED)
+        return NodeExit.DIED
     finally:
         if writer is not None:
             writer.stop()
@@ -110,7 +110,7 @@ class Life:
     """A node with its doors."""
 
     def __init__(
-        self, config: Config, writer: log.Writer, context: log.Context,
+        self, config: Config, writer: log.Writer, context: log.LogContext,
         contexts: tls.Contexts, credentials: tls.Server, onward: tls.Onward,
         virtual: VirtualClock | None,
     ) -> None:  # fmt: skip
@@ -119,7 +119,7 @@ class Life:
         self._expiries_at = 0.0
         # Why it ended by itself; empty if it did not.
         self.why = ""
-        self.memory = Memory()
+        self.memory = MemoryReturn()
         self.node = node = make_node(config, contexts, virtual)
         context.follow(lambda: node.term)
         self.metrics = metrics = Metrics(
@@ -150,7 +150,7 @@ class Life:
                 await self.http.start(self.config.http)
         except (OSError, faults.Refused) as error:
             # Somebody took a port between the look at it and now.
-            raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
+            raise NodeCannotStart(NodeExit.ADDRESS_TAKEN, str(error)) from error
         self.watch = Watch(self.node, self.metrics, self._renew, self._say_who_may_call)
         self.webhooks = Webhooks(self.node)
         self.memory.start()
@@ -195,7 +195,7 @@ class Life:
             self._expiries_at = now + EXPIRY_SECONDS
             self.node.set_expiries(tls.expiries(self.config))
 
-    async def until(self, asked: asyncio.Event) -> Exit:
+    async def until(self, asked: asyncio.Event) -> NodeExit:
         """Return when it is time to stop, with the code to end with."""
         signal_came = asyncio.ensure_future(asked.wait())
         background = [self.watch.task, self.webhooks.task]
@@ -211,22 +211,22 @@ class Life:
                 )
         if not self.node.ended.done():
             says.info("stopping")
-            return Exit.CLEAN
+            return NodeExit.CLEAN
         error = self.node.ended.exception()
         if error is None:
             config = self.config
             says.warning(removal(config.cluster, config.name, "found out just now"))
-            return Exit.CLEAN
+            return NodeExit.CLEAN
         says.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
         self.why = str(error)
         if isinstance(error, faults.FileLimit):
-            return Exit.FILE_LIMIT
-        return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
+            return NodeExit.FILE_LIMIT
+        return NodeExit.DAMAGED if isinstance(error, faults.Damaged) else NodeExit.DIED
 
-    async def stop(self, ending: Ending, code: Exit) -> None:
+    async def stop(self, ending: Ending, code: NodeExit) -> None:
         """Each step has its own bound; a thread ends the process if they do not hold."""
-        ending.soon(Exit.CUT_SHORT if code is Exit.CLEAN else code)
+        ending.soon(NodeExit.CUT_SHORT if code is NodeExit.CLEAN else code)
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
         node.drain()

@@ -8,7 +8,7 @@ import socket
 
 from ..raft.transport import split
 from .config import Config
-from .exits import CannotStart, Exit
+from .exits import NodeCannotStart, NodeExit
 
 
 def of(config: Config) -> dict[str, str]:
@@ -31,7 +31,7 @@ def check(config: Config) -> None:
         try:
             _try(address)
         except OSError as error:
-            raise CannotStart(Exit.ADDRESS_TAKEN, refusal(key, address, error)) from error
+            raise NodeCannotStart(NodeExit.ADDRESS_TAKEN, refusal(key, address, error)) from error
 
 
 def refusal(key: str, address: str, error: OSError) -> str:

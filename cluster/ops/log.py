@@ -20,7 +20,7 @@ import msgspec
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
-from .config import Log
+from .config import LogSection
 
 Event = MutableMapping[str, Any]
 
@@ -33,7 +33,7 @@ FIRST = ("ts", "level", "node", "term", "event")
 
 
 @dataclass(slots=True)
-class Context:
+class LogContext:
     """What each line says beside its own words."""
 
     node: str = ""
@@ -109,9 +109,11 @@ class Restraint(logging.Filter):
         return count < BURST
 
 
-def start(settings: Log, node: str, stream: TextIO = sys.stderr) -> tuple[Writer, Context]:
+def start(
+    settings: LogSection, node: str, stream: TextIO = sys.stderr
+) -> tuple[Writer, LogContext]:
     """Send everything that is logged to `stream`; returns what to stop at the end."""
-    context = Context(node)
+    context = LogContext(node)
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
@@ -145,7 +147,7 @@ def start(settings: Log, node: str, stream: TextIO = sys.stderr) -> tuple[Writer
     return writer, context
 
 
-def _rendering(settings: Log, stream: TextIO) -> list[structlog.types.Processor]:
+def _rendering(settings: LogSection, stream: TextIO) -> list[structlog.types.Processor]:
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     if console:
         renderer = structlog.dev.ConsoleRenderer(

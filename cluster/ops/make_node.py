@@ -12,7 +12,7 @@ from ...statemachine.core.rocks_store import StoreLocked
 from ...statemachine.core.store import Corrupt
 from ..node import damage
 from ..node.node import Node
-from ..node.node_spec import Member, NodeSpec
+from ..node.node_spec import MemberAddresses, NodeSpec
 from ..node.virtual_time import NoClock, VirtualClock
 from ..raft import faults
 from ..raft.journal import JournalLimits
@@ -20,7 +20,7 @@ from . import listen, probe, tls
 from .config import Config, ConfigWrong
 from .config_checks import is_loopback
 from .data_dir import told
-from .exits import CannotStart, Exit
+from .exits import NodeCannotStart, NodeExit
 
 # How often a node whose journal is damaged looks whether the others lead, and how soon again: after
 # an outage of all they need a moment.
@@ -66,11 +66,15 @@ def renew_disk(spec: NodeSpec, damaged: faults.Damaged) -> None:
 
 
 def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | None) -> Node:
+    members = {
+        name: MemberAddresses(peer=member.peer, client=member.client)
+        for name, member in config.members.items()
+    }
     spec = NodeSpec(
         name=config.name,
         cluster=config.cluster,
         folder=Path(config.folder),
-        members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
+        members=members,
         listen_peer=config.listen_peer,
         tokens=config.tokens,
         version=VERSION,
@@ -89,15 +93,15 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
                 renew_disk(spec, error)
                 return Node(spec)
     except faults.Damaged as error:
-        raise CannotStart(Exit.DAMAGED, str(error)) from error
+        raise NodeCannotStart(NodeExit.DAMAGED, str(error)) from error
     except faults.FileLimit as error:
-        raise CannotStart(Exit.FILE_LIMIT, str(error)) from error
+        raise NodeCannotStart(NodeExit.FILE_LIMIT, str(error)) from error
     except faults.Unsupported as error:
-        raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
+        raise NodeCannotStart(NodeExit.NEWER_FORMAT, str(error)) from error
     except faults.Refused as error:
-        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+        raise NodeCannotStart(NodeExit.FOLDER_LOCKED, str(error)) from error
     except StoreLocked as error:
-        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+        raise NodeCannotStart(NodeExit.FOLDER_LOCKED, str(error)) from error
     except Corrupt as error:
         story = f"{error}; empty the folder, and the node fetches all anew from the others"
-        raise CannotStart(Exit.DAMAGED, story) from error
+        raise NodeCannotStart(NodeExit.DAMAGED, story) from error

@@ -38,7 +38,7 @@ SAMPLES = 64
 SERIES_MAX = 1_000
 
 
-class Spread:
+class Histogram:
     """A histogram that is fed many values at a time."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -83,15 +83,15 @@ class Metrics:
         self._leader: Leader | None = None
         self._applied: Applied | None = None
         self._dead_letters = dead_letters
-        self.lateness = Spread(LATENESS)
-        self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
-        self.apply, self.sync = Spread(SECONDS), Spread(SECONDS)
+        self.lateness = Histogram(LATENESS)
+        self.decide, self.commit = Histogram(SECONDS), Histogram(SECONDS)
+        self.apply, self.sync = Histogram(SECONDS), Histogram(SECONDS)
         self._before = (0.0, 0.0)
-        self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
-        self.lag = Spread(SECONDS)
+        self.change_bytes, self.change_items = Histogram(BYTES), Histogram(ITEMS)
+        self.lag = Histogram(SECONDS)
         self.told = dict.fromkeys(TOLD, 0)
         self.calls: dict[tuple[str, str], int] = {}
-        self.call_seconds: dict[str, Spread] = {}
+        self.call_seconds: dict[str, Histogram] = {}
         self.leaderships = 0
 
     def follow(self, applied: Applied, leader: Leader) -> None:
@@ -151,7 +151,7 @@ class Metrics:
         self.calls[key] = self.calls.get(key, 0) + 1
         spread = self.call_seconds.get(key[0])
         if spread is None:
-            spread = self.call_seconds[key[0]] = Spread(CALLS)
+            spread = self.call_seconds[key[0]] = Histogram(CALLS)
         spread.add(seconds)
 
     def tally(self) -> cluster_pb2.Tally:
@@ -225,7 +225,7 @@ def counter(name: str, help_: str, value: float) -> Metric:
 
 
 def histogram(
-    name: str, help_: str, rows: Iterable[tuple[list[str], Spread]], labels: Sequence[str] = ()
+    name: str, help_: str, rows: Iterable[tuple[list[str], Histogram]], labels: Sequence[str] = ()
 ) -> Metric:
     family = HistogramMetricFamily(f"raftsched_{name}", help_, labels=labels)
     for values, spread in rows:

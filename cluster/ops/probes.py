@@ -63,9 +63,9 @@ class HttpPort:
                 Route("/version", self._version),
             ]
         )
-        self.connections = Connections()
-        protocol = cast("type[asyncio.Protocol]", partial(_Connection, self.connections))
-        self._server = _Server(
+        self.connections = ProbeConnections()
+        protocol = cast("type[asyncio.Protocol]", partial(_ProbeConnection, self.connections))
+        self._server = _ProbeServer(
             uvicorn.Config(
                 app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",
                 timeout_graceful_shutdown=1, h11_max_incomplete_event_size=HEAD_MAX,
@@ -127,16 +127,16 @@ class HttpPort:
         return JSONResponse(dict(self.version))
 
 
-class Connections:
+class ProbeConnections:
     """Those that are open, within their bound."""
 
     def __init__(self) -> None:
         # The one that has been waited on for longest is first.
-        self.open: OrderedDict[_Connection, None] = OrderedDict()
+        self.open: OrderedDict[_ProbeConnection, None] = OrderedDict()
         # How many went before their time, since there were too many.
         self.dropped = 0
 
-    def heard(self, connection: _Connection) -> None:
+    def heard(self, connection: _ProbeConnection) -> None:
         """It is new, or has got an answer."""
         self.open[connection] = None
         self.open.move_to_end(connection)
@@ -146,10 +146,10 @@ class Connections:
             oldest.transport.abort()
 
 
-class _Connection(H11Protocol):
+class _ProbeConnection(H11Protocol):
     """One that has so much time for each request with its answer."""
 
-    def __init__(self, connections: Connections, **given: Any) -> None:  # noqa: ANN401
+    def __init__(self, connections: ProbeConnections, **given: Any) -> None:  # noqa: ANN401
         super().__init__(**given)
         self._all = connections
         self._ending: asyncio.TimerHandle | None = None
@@ -176,7 +176,7 @@ class _Connection(H11Protocol):
             self._all.heard(self)
 
 
-class _Server(uvicorn.Server):
+class _ProbeServer(uvicorn.Server):
     """The node has signals of its own."""
 
     @contextlib.contextmanager

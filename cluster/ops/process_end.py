@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 
-from .exits import Exit
+from .exits import NodeExit
 
 # From the signal to the end of the process, whatever hangs.
 STOP_SECONDS = 3.0
@@ -20,17 +20,17 @@ class Ending:
     def __init__(self) -> None:
         # What is being done, for whoever asks why it took so long.
         self.step = "its loop did not hear of the signal"
-        self._code: Exit | None = None
+        self._code: NodeExit | None = None
 
-    def soon(self, code: Exit) -> None:
+    def soon(self, code: NodeExit) -> None:
         """Unless all is done before, the process ends with this code when its time is over."""
         threading.Thread(target=self._give_up, args=(code,), name="give-up", daemon=True).start()
 
-    def done(self, code: Exit) -> None:
+    def done(self, code: NodeExit) -> None:
         """Only the interpreter's own end is left, which is not worth a complaint."""
         self._code = code
 
-    def _give_up(self, code: Exit) -> None:
+    def _give_up(self, code: NodeExit) -> None:
         threading.Event().wait(STOP_SECONDS)
         if self._code is None:
             sys.stderr.write(
@@ -49,7 +49,7 @@ def listen_to_signals(ending: Ending) -> asyncio.Event:
         if heard:
             os._exit(128 + number)
         heard.append(number)
-        ending.soon(Exit.CUT_SHORT)
+        ending.soon(NodeExit.CUT_SHORT)
         loop.call_soon_threadsafe(asked.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -33,7 +33,7 @@ from ..raft.snapshot_receiver import stand_on_latest
 from . import probe, tls
 from .config import Config
 from .data_dir import IDENTITY, NO_SPACE, Folder
-from .exits import CannotStart, Exit
+from .exits import NodeCannotStart, NodeExit
 
 READ = 8 << 20  # Bytes of the journal at a time.
 
@@ -72,8 +72,8 @@ def restore(config: Config, archive: Path, *, other: bool = False) -> Renewed:
         folder = Folder(Path(config.folder), config.cluster, config.name, whose=False)
         stack.callback(folder.close)
         if not folder.fresh:
-            raise CannotStart(
-                Exit.FOLDER_FOREIGN,
+            raise NodeCannotStart(
+                NodeExit.FOLDER_FOREIGN,
                 f"{folder.path} is a node's already, and a backup is put into an empty folder; "
                 "name another one, or set this one aside",
             )
@@ -86,8 +86,8 @@ def restore(config: Config, archive: Path, *, other: bool = False) -> Renewed:
         state = _opened(stack, config, work, disk)
         meta = state.meta
         if (meta.revision, meta.fingerprint.hex()) != (manifest.revision, manifest.fingerprint):
-            raise CannotStart(
-                Exit.NO_BACKUP,
+            raise NodeCannotStart(
+                NodeExit.NO_BACKUP,
                 f"{archive} holds revision {meta.revision}, and its manifest says "
                 f"{manifest.revision}; take another backup",
             )
@@ -111,8 +111,8 @@ def recover(config: Config, confirm: Callable[[Standing], bool]) -> Renewed | No
         standing = _standing(config, journal, snapshots, state)
         lives = {*standing.alive, config.name} & set(standing.voters)
         if standing.alive and 2 * len(lives) > len(standing.voters):
-            raise CannotStart(
-                Exit.CLUSTER_LIVES,
+            raise NodeCannotStart(
+                NodeExit.CLUSTER_LIVES,
                 f"{' and '.join(standing.alive)} answer, which is a majority together with "
                 f"{config.name}; start {config.name} instead: nothing is lost",
             )
@@ -149,7 +149,9 @@ def _remains(config: Config) -> Iterator[tuple[Journal, Snapshots, Replica]]:
     """Open what a node that is stopped has left, under its locks."""
     path = Path(config.folder)
     if not (path / IDENTITY).exists():
-        raise CannotStart(Exit.FOLDER_FOREIGN, f"{path} is no node's folder; name the right one")
+        raise NodeCannotStart(
+            NodeExit.FOLDER_FOREIGN, f"{path} is no node's folder; name the right one"
+        )
     with ExitStack() as stack:
         stack.callback(Folder(path, config.cluster, config.name).close)
         stack.enter_context(_told(config))
@@ -157,16 +159,16 @@ def _remains(config: Config) -> Iterator[tuple[Journal, Snapshots, Replica]]:
         stack.callback(disk.close)
         journal, snapshots = Journal(disk, _limits(config), secrets.token_hex(8)), Snapshots(disk)
         if not journal.configs:
-            raise CannotStart(
-                Exit.FOLDER_FOREIGN,
+            raise NodeCannotStart(
+                NodeExit.FOLDER_FOREIGN,
                 f"{config.name} never belonged to a cluster, so there is nothing to go on from",
             )
         state = Replica(path / "state", disk.root, cache_bytes=config.cache_mb << 20)
         stack.callback(state.close)
         stand_on_latest(snapshots, journal, state)
         if max(state.applied(), snapshots.last_index) < journal.base_index:
-            raise CannotStart(
-                Exit.DAMAGED,
+            raise NodeCannotStart(
+                NodeExit.DAMAGED,
                 f"the state of {config.name} is damaged and so is its snapshot; go on from another "
                 "node, or put a backup back: raftsched node restore --help",
             )
@@ -191,30 +193,32 @@ def _need_nobody(config: Config) -> None:
     found = probe.histories(others, tls.peer_contexts(config))
     lives = sorted(name for name, origin in found.items() if origin is not None)
     if lives:
-        raise CannotStart(
-            Exit.CLUSTER_LIVES,
+        raise NodeCannotStart(
+            NodeExit.CLUSTER_LIVES,
             f"{' and '.join(lives)} run as nodes of a cluster; a backup is put back on one node, "
             f"and the others begin with empty folders. Stop {' and '.join(lives)} first, or start "
             f"{config.name} with an empty folder, so that it joins",
         )
 
 
-def _unpack(config: Config, archive: Path, work: Path, *, other: bool) -> backup.Manifest:
+def _unpack(config: Config, archive: Path, work: Path, *, other: bool) -> backup.ArchiveManifest:
     try:
         manifest = backup.unpack(archive, work / f"{PREFIX}1")
     except NoBackup as error:
-        raise CannotStart(Exit.NO_BACKUP, f"{archive} cannot be put back: {error}") from error
+        raise NodeCannotStart(
+            NodeExit.NO_BACKUP, f"{archive} cannot be put back: {error}"
+        ) from error
     except FileNotFoundError as error:
-        raise CannotStart(Exit.NO_BACKUP, f"there is no file {error.filename}") from error
+        raise NodeCannotStart(NodeExit.NO_BACKUP, f"there is no file {error.filename}") from error
     if manifest.format > backup.FORMAT or manifest.feature_level > FEATURE_LEVEL:
-        raise CannotStart(
-            Exit.NEWER_FORMAT,
+        raise NodeCannotStart(
+            NodeExit.NEWER_FORMAT,
             f"{archive} was made by version {manifest.version}; put it back with that or a newer "
             "one",
         )
     if manifest.cluster != config.cluster and not other:
-        raise CannotStart(
-            Exit.OTHER_CLUSTER,
+        raise NodeCannotStart(
+            NodeExit.OTHER_CLUSTER,
             f"{archive} is of the cluster {manifest.cluster!r}, and the configuration says "
             f"{config.cluster!r}; if that is meant, say --other-cluster",
         )
@@ -273,7 +277,7 @@ def _left_empty(folder: Path) -> Iterator[None]:
     """What is refused, or has no room, can be tried again in the same folder."""
     try:
         yield
-    except CannotStart:
+    except NodeCannotStart:
         shutil.rmtree(folder / "consensus", ignore_errors=True)
         raise
 
@@ -284,14 +288,14 @@ def _told(config: Config) -> Iterator[None]:
     try:
         yield
     except faults.Damaged as error:
-        raise CannotStart(Exit.DAMAGED, str(error)) from error
+        raise NodeCannotStart(NodeExit.DAMAGED, str(error)) from error
     except faults.Unsupported as error:
-        raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
+        raise NodeCannotStart(NodeExit.NEWER_FORMAT, str(error)) from error
     except faults.Refused as error:
-        raise CannotStart(Exit.CONFIG, str(error)) from error
+        raise NodeCannotStart(NodeExit.CONFIG, str(error)) from error
     except OSError as error:
-        code = Exit.DISK_FULL if error.errno in NO_SPACE else Exit.FOLDER_UNWRITABLE
+        code = NodeExit.DISK_FULL if error.errno in NO_SPACE else NodeExit.FOLDER_UNWRITABLE
         story = f"{error.filename or config.folder}: {error.strerror}; nothing was changed"
-        raise CannotStart(code, story) from error
+        raise NodeCannotStart(code, story) from error
     except Corrupt as error:
-        raise CannotStart(Exit.DAMAGED, f"the state cannot be opened: {error}") from error
+        raise NodeCannotStart(NodeExit.DAMAGED, f"the state cannot be opened: {error}") from error

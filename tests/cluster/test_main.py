@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from raftsched.cluster.main import main
 from raftsched.cluster.ops.config import KEYS
-from raftsched.cluster.ops.exits import Exit
+from raftsched.cluster.ops.exits import NodeExit
 
 SRC = Path(__file__).parents[2] / ".src"
 ALONE = ["--name", "n1", "--members", "n1=127.0.0.1:7410/127.0.0.1:7400"]
@@ -27,7 +27,7 @@ def test_help_names_every_key_and_every_exit_code() -> None:
 
     assert [key.flag for key in KEYS.values() if f"{key.flag} " not in said] == []
     codes = {int(word) for word in said.partition("Exit codes:")[2].split() if word.isdecimal()}
-    assert {int(code) for code in Exit} <= codes
+    assert {int(code) for code in NodeExit} <= codes
 
 
 def test_help_loads_neither_grpc_nor_the_engine() -> None:
@@ -54,7 +54,7 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     file.write_text("")
     forced = run("config", "init", str(file), "--force")
 
-    assert (first.exit_code, second.exit_code, forced.exit_code) == (0, Exit.CONFIG, 0)
+    assert (first.exit_code, second.exit_code, forced.exit_code) == (0, NodeExit.CONFIG, 0)
     assert "is there already; --force replaces it" in second.stderr
     assert file.read_text() == kept
     assert run("config", "init").stdout == kept
@@ -63,7 +63,7 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
 def test_each_fault_is_a_line_on_stderr() -> None:
     said = run("config", "check", *ALONE, "--cache-mb", "1", "--log-level", "loud")
 
-    assert said.exit_code == Exit.CONFIG
+    assert said.exit_code == NodeExit.CONFIG
     assert said.stdout == ""
     assert len(said.stderr.splitlines()) == 2
 
@@ -104,7 +104,7 @@ def test_a_virtual_clock_is_for_tests_alone(tmp_path: Path) -> None:
     other = run(*ALONE, *flag)
     open_door = run(*ALONE, *flag, "--listen", "0.0.0.0:7400", "--insecure")
 
-    assert {nothing.exit_code, other.exit_code, open_door.exit_code} == {Exit.CONFIG}
+    assert {nothing.exit_code, other.exit_code, open_door.exit_code} == {NodeExit.CONFIG}
     assert "is no clock" in nothing.stderr
     assert "LocalCluster(virtual_clock=True)" in other.stderr
     assert "is for tests on one machine, and listen = '0.0.0.0:7400'" in open_door.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, ClusterError
-from raftsched.cluster.ops.exits import Exit
+from raftsched.cluster.ops.exits import NodeExit
 
 from .processes import alone, lines_of, until
 
@@ -34,9 +34,9 @@ async def test_the_limit_on_files_is_named_while_it_runs_and_at_a_start(tmp_path
             with pytest.raises(ClusterError):
                 await fill(client)
         await until(lambda: not node.alive, 10)
-        assert node.code == Exit.FILE_LIMIT
+        assert node.code == NodeExit.FILE_LIMIT
         last = lines_of(node)[-1]
-        assert (last["event"], last["code"]) == ("stopped", Exit.FILE_LIMIT)
+        assert (last["event"], last["code"]) == ("stopped", NodeExit.FILE_LIMIT)
         assert f"RLIMIT_FSIZE, {LIMIT} bytes" in last["why"]
         assert "ulimit -f" in last["why"]
         assert "Replace the disk" not in node.log.read_text()
@@ -45,7 +45,7 @@ async def test_the_limit_on_files_is_named_while_it_runs_and_at_a_start(tmp_path
         node.wrap = ("prlimit", f"--fsize={LIMIT}")
         node.start()
         await until(lambda: not node.alive, 10)
-        assert node.code == Exit.FILE_LIMIT, node.log.read_text()
+        assert node.code == NodeExit.FILE_LIMIT, node.log.read_text()
         assert f"RLIMIT_FSIZE, {LIMIT} bytes" in node.log.read_text().splitlines()[-1]
 
         node.wrap = ()

@@ -16,7 +16,7 @@ import pytest
 from raftsched.client import AsyncClient, ClusterError, Unavailable
 from raftsched.cluster.local.nodes import free_addresses
 from raftsched.cluster.ops.data_dir import Folder
-from raftsched.cluster.ops.exits import Exit
+from raftsched.cluster.ops.exits import NodeExit
 
 from .processes import alone, ends, fetch, until
 
@@ -96,7 +96,7 @@ async def test_a_node_on_a_disk_that_may_only_be_read_says_so(
 
     code, lines = await ends(node)
 
-    assert code == Exit.FOLDER_UNWRITABLE, lines
+    assert code == NodeExit.FOLDER_UNWRITABLE, lines
     assert "cannot be written to: Read-only file system" in lines[-1]
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from raftsched.client import AsyncClient
 from raftsched.cluster.local.nodes import NodeProcesses, free_addresses
-from raftsched.cluster.ops.exits import Exit
+from raftsched.cluster.ops.exits import NodeExit
 
 from .processes import READY_S, SMALL, Cluster, cluster, stop, until
 
-REMOVED = int(Exit.REMOVED)
+REMOVED = int(NodeExit.REMOVED)
 
 
 @pytest.mark.slow

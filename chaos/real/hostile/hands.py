@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....client import AsyncClient, RaftschedError
 from ....cluster.local.nodes import NodeProcess
-from ....cluster.ops.exits import Exit
+from ....cluster.ops.exits import NodeExit
 from ....cluster.raft.record import HEADER_BYTES
 from ....cluster.raft.segment import SUFFIX, written
 from ....proto.v1 import cluster_pb2, common_pb2, job_pb2
@@ -236,7 +236,7 @@ async def damaged_journal(stand: Stand) -> None:
         if node.alive and not anew:
             stand.found.wrong.append("it runs on with a damaged journal")
         if not node.alive:
-            if node.code != Exit.DAMAGED:
+            if node.code != NodeExit.DAMAGED:
                 stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
             await arena.lose_disk(node)
         await arena.restart([node])
@@ -272,7 +272,7 @@ async def removed_folder(stand: Stand) -> None:
         if node.alive:
             stand.found.wrong.append(f"it runs on for {GONE_S:.0f} s without its folder")
             await arena.kill([node])
-        elif node.code != Exit.DAMAGED:
+        elif node.code != NodeExit.DAMAGED:
             stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
         await arena.restart([node])
         await arena.until_voter(node)

@@ -14,7 +14,7 @@ from raftsched.cluster.api import places, unary, worker_frames, worker_streams
 from raftsched.cluster.api.call import Call
 from raftsched.cluster.api.observer import Nobody
 from raftsched.cluster.api.server import Server
-from raftsched.cluster.node.limits import Limits
+from raftsched.cluster.node.limits import CallerLimits
 
 from .fake import FakeNode, World
 
@@ -73,7 +73,7 @@ async def start(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
     async def begin(name: str, **limits: int) -> Served:
         node, counted = FakeNode(name, world), Counted()
-        server = Server(node, "127.0.0.1:0", metrics=counted, limits=Limits(**limits))
+        server = Server(node, "127.0.0.1:0", metrics=counted, limits=CallerLimits(**limits))
         node.address = await server.start()
         channel = grpc.aio.insecure_channel(node.address)
         served = Served(node, server, node.address, channel, counted)

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from raftsched.cluster.node import refusals
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.leader_loop import Leader
-from raftsched.cluster.node.worker_sessions import Sessions
+from raftsched.cluster.node.worker_sessions import WorkerSessions
 from raftsched.cluster.raft.journal import COMMAND, Entry
 from raftsched.cluster.raft.port import Reply
 from raftsched.proto.v1 import common_pb2
@@ -120,7 +120,7 @@ class FakeNode:
         self.world = world
         self.replica = world.replica
         self.driver = Driver(world)
-        self.sessions = Sessions(
+        self.sessions = WorkerSessions(
             lambda: int(time.monotonic() * 1000), wall_ms, self._wake, HEARTBEAT_MS
         )
         # A clock would end a decision early on a busy machine, and a grant would give less.

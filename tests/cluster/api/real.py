@@ -11,7 +11,7 @@ import grpc
 from raftsched.cluster.api.server import Server
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Node
-from raftsched.cluster.node.node_spec import Member, NodeSpec
+from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 
 from ..node.test_node import until as until
 from .talk import Anything
@@ -56,7 +56,7 @@ async def cluster(folder: Path, count: int) -> AsyncIterator[dict[str, Real]]:
     names = [f"n{number}" for number in range(1, count + 1)]
     ports = free_ports(2 * count)
     members = {
-        name: Member(peer=f"127.0.0.1:{ports.pop()}", client=f"127.0.0.1:{ports.pop()}")
+        name: MemberAddresses(peer=f"127.0.0.1:{ports.pop()}", client=f"127.0.0.1:{ports.pop()}")
         for name in names
     }
     nodes = {

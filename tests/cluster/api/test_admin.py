@@ -16,7 +16,7 @@ from raftsched.cluster.api import verify as verify_module
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node import gossip
 from raftsched.cluster.node.damage import set_aside
-from raftsched.cluster.node.node_spec import Member
+from raftsched.cluster.node.node_spec import MemberAddresses
 from raftsched.cluster.node.peer_info import NodeInfo
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine.machine import read_meta
@@ -207,7 +207,7 @@ async def test_a_node_that_is_added_is_shown_where_the_call_says(tmp_path: Path)
         leader = nodes["n1"]
         stub = leader.stub(CLUSTER)
         peer, own = (f"127.0.0.1:{port}" for port in free_ports(2))
-        listed = {**leader.node.spec.members, "n2": Member(peer=peer, client=own)}
+        listed = {**leader.node.spec.members, "n2": MemberAddresses(peer=peer, client=own)}
         new = Real(replace(leader.node.spec, name="n2", folder=tmp_path / "n2", members=listed))
         await new.start()
         try:
@@ -260,7 +260,7 @@ async def test_a_node_that_moved_is_found_at_its_new_addresses(tmp_path: Path) -
         assert f"at {moved.address} for clients, and the cluster was told {client};" in lines[1]
 
         await moved.stop()
-        there = {**moved.node.spec.members, moved.name: Member(peer=peer, client=client)}
+        there = {**moved.node.spec.members, moved.name: MemberAddresses(peer=peer, client=client)}
         back = nodes[moved.name] = Real(replace(moved.node.spec, members=there))
         await back.start()
         await until(lambda: leader.node.status().peers[back.name].connected)

@@ -15,7 +15,7 @@ from raftsched.client import AsyncClient
 from raftsched.cluster.api import auth as access_module
 from raftsched.cluster.api import body, events, strangers, unread, worker_streams
 from raftsched.cluster.api import refused as refused_calls
-from raftsched.cluster.api.auth import Access, Failures, Token
+from raftsched.cluster.api.auth import AccessCheck, Failures, Token
 from raftsched.cluster.api.body import Bodies
 from raftsched.cluster.api.call import Call
 from raftsched.cluster.api.caller_limits import ANSWERED_BYTES
@@ -105,13 +105,13 @@ async def test_a_token_that_a_follower_has_not_heard_of_is_waited_for(
 ) -> None:
     leads, follows = await start("a"), await start("b")
     root = await make(leads, "root", Role.ROLE_ADMIN)
-    find = Access._find
+    find = AccessCheck._find
     known = False
 
-    def late(access: Access, call: Call) -> Token | None:
+    def late(access: AccessCheck, call: Call) -> Token | None:
         return find(access, call) if known or access.node is leads.node else None
 
-    monkeypatch.setattr(Access, "_find", late)
+    monkeypatch.setattr(AccessCheck, "_find", late)
     follows.node.driver.stale_s = 0.05
     asked = asyncio.ensure_future(jobs(follows).CreateJob(create("report"), metadata=bearer(root)))
     async with asyncio.timeout(60):

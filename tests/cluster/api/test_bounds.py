@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from raftsched.cluster.api import rates, worker_frames, worker_stream
-from raftsched.cluster.api.rates import Rates
+from raftsched.cluster.api.rates import CallRates
 from raftsched.proto.v1 import (
     job_pb2,
     namespace_pb2,
@@ -97,7 +97,7 @@ async def test_namespaces_that_are_not_there_push_no_bucket_out(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rates, "BUCKETS", 10)
-    monkeypatch.setattr(Rates.__init__, "__defaults__", (lambda: 100.0,))
+    monkeypatch.setattr(CallRates.__init__, "__defaults__", (lambda: 100.0,))
     served = await start("a")
     quota = namespace_pb2.Quota(calls_per_second=1)
     team = namespace_pb2.Namespace(name="team", quota=quota)

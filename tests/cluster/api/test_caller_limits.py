@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.cluster.api.caller_limits import CallerShare, CallerShares
-from raftsched.cluster.node.limits import Limits
+from raftsched.cluster.node.limits import CallerLimits
 from raftsched.statemachine.core.rejection import Refused
 
 
@@ -29,7 +29,9 @@ def refused(share: CallerShare, caller: str, amount: int) -> tuple[str, str, str
 
 def test_a_refusal_names_the_setting_that_is_to_be_raised() -> None:
     """In the words of the configuration, with the number that stands there."""
-    shares = CallerShares(Limits(body_mb=3, body_mb_by_caller=2, watchers=3, watchers_by_caller=2))
+    shares = CallerShares(
+        CallerLimits(body_mb=3, body_mb_by_caller=2, watchers=3, watchers_by_caller=2)
+    )
     for share, one in ((shares.bytes, 1 << 20), (shares.watchers, 1)):
         share.take("a", 2 * one)
         assert refused(share, "a", one) == (f"{share.name}_by_caller", "2", "a")
@@ -40,6 +42,6 @@ def test_a_refusal_names_the_setting_that_is_to_be_raised() -> None:
 
 
 def test_a_share_of_more_than_all_is_no_share() -> None:
-    share = CallerShares(Limits(watchers=2, watchers_by_caller=5)).watchers
+    share = CallerShares(CallerLimits(watchers=2, watchers_by_caller=5)).watchers
     share.take("a", 2)
     assert refused(share, "a", 1) == ("watchers", "2", "all")

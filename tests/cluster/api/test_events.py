@@ -406,7 +406,7 @@ async def test_the_place_of_a_change_is_found_among_others(start: Start) -> None
     node.world.journal.cut(9)
     for revision in [30, *range(served.server.feed.oldest(), 41)]:
         # Each search is one of its own.
-        fresh = event_feed.Feed(node.replica, node.world.journal)
+        fresh = event_feed.EventFeed(node.replica, node.world.journal)
         told = await fresh.tell(revision)
         fresh.close()
         assert [event.job for event in told.events] == [f"job-{revision - 1}"]

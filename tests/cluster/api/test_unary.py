@@ -249,7 +249,7 @@ async def test_a_namespace_makes_no_more_calls_than_it_may(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(rates.Rates.__init__, "__defaults__", (lambda: now[0],))
+    monkeypatch.setattr(rates.CallRates.__init__, "__defaults__", (lambda: now[0],))
     await start("a")
     served = await start("b")
     quota = namespace_pb2.Quota(calls_per_second=2)

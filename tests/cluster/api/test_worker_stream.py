@@ -10,7 +10,7 @@ import pytest
 
 from raftsched.cluster.api import worker_frames, worker_stream, worker_streams
 from raftsched.cluster.api.worker_stream import WorkStream
-from raftsched.cluster.node.worker_sessions import Sessions
+from raftsched.cluster.node.worker_sessions import WorkerSessions
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import duration
 
@@ -476,7 +476,7 @@ async def test_what_comes_after_the_end_of_a_stream_is_not_for_its_session(
 async def test_a_beat_that_comes_while_a_frame_is_on_its_way_is_answered_behind_it() -> None:
     context = Slow()
     stream = WorkStream(context, worker_pb2.Welcome())  # type: ignore[arg-type]
-    sessions = Sessions(lambda: 0, lambda: 0, lambda: None, 600_000)
+    sessions = WorkerSessions(lambda: 0, lambda: 0, lambda: None, 600_000)
     stream.session = sessions.open(worker_pb2.WorkerHello(worker="w1"), stream, stream=True)
     stream.wake()
     await asyncio.sleep(0)

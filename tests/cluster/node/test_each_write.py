@@ -23,7 +23,7 @@ from raftsched.cluster.ops import make_node as makes
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.data_dir import Folder
-from raftsched.cluster.ops.exits import CannotStart, Exit
+from raftsched.cluster.ops.exits import NodeCannotStart, NodeExit
 from raftsched.cluster.raft.faults import DiskFailed
 from raftsched.cluster.raft.port import Settings
 from raftsched.proto.v1 import job_pb2
@@ -41,7 +41,7 @@ CALLS = (
 CALLS_MAX = 400  # Of one life; a story that makes more is another one.
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # What it may say when it does not start; all of them name what to do.
-CODES = {Exit.DISK_FULL, Exit.FOLDER_UNWRITABLE, Exit.DAMAGED}
+CODES = {NodeExit.DISK_FULL, NodeExit.FOLDER_UNWRITABLE, NodeExit.DAMAGED}
 
 
 class Faulty:
@@ -84,15 +84,15 @@ def config_of(folder: Path) -> Config:
     return load(None, {}, flags).config
 
 
-async def live(config: Config, acknowledged: set[str]) -> Exit | None:
+async def live(config: Config, acknowledged: set[str]) -> NodeExit | None:
     """One life; the code of a start that is refused, or of an end."""
     try:
         folder = Folder(Path(config.folder), config.cluster, config.name)
-    except CannotStart as refused:
+    except NodeCannotStart as refused:
         return refused.code
     try:
         node = makes.make_node(config, None, None)
-    except CannotStart as refused:
+    except NodeCannotStart as refused:
         folder.close()
         return refused.code
     try:
@@ -100,7 +100,7 @@ async def live(config: Config, acknowledged: set[str]) -> Exit | None:
         await work(node, acknowledged)
         error = node.ended.exception() if node.ended.done() else None
         assert error is None or isinstance(error, (DiskFailed, Corrupt)), repr(error)
-        return Exit.DIED if error is not None else None
+        return NodeExit.DIED if error is not None else None
     finally:
         await node.stop()
         folder.close()
@@ -147,7 +147,7 @@ async def story(patch: pytest.MonkeyPatch, folder: Path, at: int, number: int, *
         faulty = Faulty(broken, folder, at, number, lasting=lasting)
         for _ in range(2):
             code = await live(config, acknowledged)
-            assert code is None or code in CODES | {Exit.DIED}, (faulty.failed, code)
+            assert code is None or code in CODES | {NodeExit.DIED}, (faulty.failed, code)
     if faulty.failed:
         assert acknowledged | {"after"} <= await kept(config), faulty.failed
     return faulty.failed

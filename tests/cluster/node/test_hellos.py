@@ -7,7 +7,7 @@ import pytest
 from raftsched.cluster.node import worker_sessions
 from raftsched.cluster.node.hello import HELD_MAX
 from raftsched.cluster.node.leader_loop import AGAIN_MS
-from raftsched.cluster.node.worker_session import Session
+from raftsched.cluster.node.worker_session import WorkerSession
 from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.rejection import Refused
@@ -30,7 +30,7 @@ def bench() -> Bench:
 
 def hello(
     bench: Bench, worker: str, held: int, caller: str = "", *more: worker_pb2.Lease
-) -> tuple[Session, Ear]:
+) -> tuple[WorkerSession, Ear]:
     """It lists so many leases that nobody knows, and some more."""
     ear, said = Ear(), worker_pb2.WorkerHello(worker=worker)
     for token in range(held):
@@ -58,7 +58,7 @@ def leased(bench: Bench, worker: str, count: int = 1) -> list[worker_pb2.Lease]:
     return ear.got
 
 
-def looked(session: Session) -> int:
+def looked(session: WorkerSession) -> int:
     assert session.resume is not None
     return session.resume.looked
 

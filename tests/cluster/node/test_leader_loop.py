@@ -14,8 +14,8 @@ from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.leader_loop import AGAIN_MS, Leader
 from raftsched.cluster.node.offer_queue import OFFERED
 from raftsched.cluster.node.pending import PendingRequest
-from raftsched.cluster.node.worker_session import Session
-from raftsched.cluster.node.worker_sessions import Sessions
+from raftsched.cluster.node.worker_session import WorkerSession
+from raftsched.cluster.node.worker_sessions import WorkerSessions
 from raftsched.cluster.raft import faults
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Reply
@@ -51,7 +51,7 @@ class Bench:
         self.asked: list[Reply] = []
         self.refusal = ""
         self.woken = False
-        self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.wake)
+        self.sessions = WorkerSessions(lambda: self.now_ms, lambda: self.now_ms, self.wake)
         self.leader = Leader(
             "n1", self.applied, self, self.sessions, lambda: self.now_ms,
             lambda: self.seconds(),
@@ -97,7 +97,7 @@ class Bench:
     def ask(self, body: object) -> None:
         self.leader.ask(body, "", self.replies.append, lambda: self.replies.append(UNKNOWN))
 
-    def worker(self, name: str, credits: int) -> tuple[Session, Ear]:
+    def worker(self, name: str, credits: int) -> tuple[WorkerSession, Ear]:
         ear = Ear()
         hello = worker_pb2.WorkerHello(worker=name)
         session = self.sessions.open(hello, ear, stream=True)
@@ -677,7 +677,7 @@ def test_the_worker_of_a_deleted_job_is_told_to_stop(bench: Bench) -> None:
     ]
 
 
-def leased(bench: Bench) -> tuple[Session, Ear, worker_pb2.Result]:
+def leased(bench: Bench) -> tuple[WorkerSession, Ear, worker_pb2.Result]:
     """A worker with its first attempt of two, and how that one will fail."""
     create = due("a", START_MS)
     create.job.spec.retry.max_attempts = 2

@@ -154,7 +154,7 @@ def test_the_library_gives_back_what_lies_between_what_is_in_use() -> None:
 
 
 def test_the_thread_ends_when_it_is_told() -> None:
-    looking = memory.Memory()
+    looking = memory.MemoryReturn()
     looking.start()
     looking.stop()
     assert looking._thread is None or not looking._thread.is_alive()

@@ -18,7 +18,7 @@ from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node import node_spec
 from raftsched.cluster.node.loop_steps import LoopSteps
 from raftsched.cluster.node.node import Node
-from raftsched.cluster.node.node_spec import Member, NodeSpec
+from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.node.virtual_time import VirtualClock
 from raftsched.cluster.raft.faults import Refused as NotNow
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
@@ -55,7 +55,7 @@ async def cluster(
     names = [f"n{number}" for number in range(1, count + 1)]
     ports = ports or free_ports(count)
     members = {
-        name: Member(peer=f"127.0.0.1:{port}", client=f"{name}.example:7400")
+        name: MemberAddresses(peer=f"127.0.0.1:{port}", client=f"{name}.example:7400")
         for name, port in zip(names, ports, strict=True)
     }
     nodes = {

@@ -20,7 +20,7 @@ from raftsched.cluster.node.scrub import (
     Background,
     Pace,
     Scrub,
-    Stopped,
+    ScrubStopped,
     at_once,
 )
 from raftsched.cluster.raft.faults import Damaged
@@ -186,7 +186,7 @@ def test_a_pass_keeps_to_its_pace_and_ends_when_it_is_told(
         try:
             while True:
                 pace(1_000)
-        except Stopped:
+        except ScrubStopped:
             ended.append(True)
             raise
 

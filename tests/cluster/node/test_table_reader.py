@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.node import scrub, table_reader
-from raftsched.cluster.node.scrub import Scrub, Stopped, at_once
-from raftsched.cluster.node.table_reader import Fault, NotRead, read_beside, read_whole_beside
+from raftsched.cluster.node.scrub import Scrub, ScrubStopped, at_once
+from raftsched.cluster.node.table_reader import NotRead, TableFault, read_beside, read_whole_beside
 from raftsched.statemachine.core.rocks_store import RocksStore
 from raftsched.statemachine.core.store import Corrupt
 
@@ -76,12 +76,12 @@ def test_a_whole_state_is_read_with_or_without_another_process(
 def test_what_the_engine_says_is_told_in_its_words(tmp_path: Path, store: RocksStore) -> None:
     damaged = tables(tmp_path)[1]
     flip(damaged, 70_000)
-    with pytest.raises(Fault, match=f"checksum mismatch.*{damaged.name}"):
+    with pytest.raises(TableFault, match=f"checksum mismatch.*{damaged.name}"):
         sum(read_beside(store.path, 100, nothing))
 
 
 def test_a_state_that_went_away_is_not_read(tmp_path: Path, store: RocksStore) -> None:
-    with pytest.raises(Fault, match="No such file"):
+    with pytest.raises(TableFault, match="No such file"):
         sum(read_beside(tmp_path / "state-0", 100, nothing))
 
 
@@ -109,10 +109,10 @@ def test_a_node_that_stops_does_not_wait_for_it(
 
     def look() -> None:
         if stopping.is_set():
-            raise Stopped
+            raise ScrubStopped
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    with pytest.raises(Stopped):
+    with pytest.raises(ScrubStopped):
         sum(read_beside(store.path, 100, look))
     assert started[0].poll() is not None
 
@@ -146,7 +146,9 @@ def test_a_table_that_was_merged_meanwhile_is_no_damage(
 
     def fail(path: Path, *_: object) -> Iterator[int]:
         tries.append(path)
-        raise Fault("IO error: No such file or directory: While open a file: 000001.sst: No such")
+        raise TableFault(
+            "IO error: No such file or directory: While open a file: 000001.sst: No such"
+        )
         yield 0
 
     monkeypatch.setattr(scrub, "read_beside", fail)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from raftsched.client.session import Session as WorkerSession
-from raftsched.cluster.node.worker_session import Session
+from raftsched.client.session import Session as ClientSession
+from raftsched.cluster.node.worker_session import WorkerSession
 from raftsched.cluster.node.worker_sink import Messages
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import WorkResponse
@@ -98,7 +98,7 @@ class Wire:
 
     def __init__(self, bench: Bench) -> None:
         self.frames: list[WorkResponse] = []
-        self.session: Session | None = None
+        self.session: WorkerSession | None = None
         welcome = WorkResponse()
         welcome.welcome.heartbeat.FromMilliseconds(bench.sessions.heartbeat_ms)
         welcome.welcome.lapse.FromMilliseconds(bench.sessions.lapse_ms)
@@ -126,7 +126,7 @@ class Hand:
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench, self.name = bench, name
         hello = worker_pb2.WorkerHello(worker=name, slots=3)
-        self.session = WorkerSession(hello, 0.0)
+        self.session = ClientSession(hello, 0.0)
         self.working: dict[int, worker_pb2.Lease] = {}
         self.wire = Wire(bench)
         self.connect()

@@ -12,11 +12,11 @@ import pytest
 
 from raftsched.cluster.node.removal import note_removal
 from raftsched.cluster.ops.data_dir import FORMAT, Folder
-from raftsched.cluster.ops.exits import CannotStart, Exit
+from raftsched.cluster.ops.exits import NodeCannotStart, NodeExit
 
 
-def refused(path: Path, cluster: str = "c", node: str = "n1") -> CannotStart:
-    with pytest.raises(CannotStart) as caught:
+def refused(path: Path, cluster: str = "c", node: str = "n1") -> NodeCannotStart:
+    with pytest.raises(NodeCannotStart) as caught:
         Folder(path, cluster, node)
     assert "\n" not in str(caught.value)
     return caught.value
@@ -63,10 +63,10 @@ def test_a_node_that_was_removed_says_so_at_each_start(tmp_path: Path) -> None:
     note_removal(path, "2026-11-19T10:00:00+00:00")
     for text in ("", "{", "[]"):
         taken = Folder(path, "c", "n1")
-        with pytest.raises(CannotStart) as caught:
+        with pytest.raises(NodeCannotStart) as caught:
             taken.check_not_removed()
         taken.close()
-        assert caught.value.code == Exit.REMOVED
+        assert caught.value.code == NodeExit.REMOVED
         for word in ("'c'", "'n1'", "empty its folder", "raftsched cluster add n1"):
             assert word in str(caught.value)
         (path / "removed.json").write_text(text)
@@ -77,7 +77,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
     error = refused(tmp_path)
 
-    assert error.code == Exit.FOLDER_FOREIGN
+    assert error.code == NodeExit.FOLDER_FOREIGN
     assert "'treasure'" in str(error)
     assert os.listdir(tmp_path) == ["treasure"]
 
@@ -87,7 +87,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
     errors = refused(tmp_path / "file"), refused(tmp_path / "file" / "below")
 
-    assert [error.code for error in errors] == [Exit.FOLDER_FOREIGN] * 2
+    assert [error.code for error in errors] == [NodeExit.FOLDER_FOREIGN] * 2
     assert "is a file; name a folder" in str(errors[0])
 
 
@@ -97,7 +97,7 @@ def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
     error = refused(tmp_path)
     taken.close()
 
-    assert error.code == Exit.FOLDER_LOCKED
+    assert error.code == NodeExit.FOLDER_LOCKED
     assert f"({os.getpid()})" in str(error)
     Folder(tmp_path, "c", "n1").close()
 
@@ -105,12 +105,12 @@ def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "node", "code", "words"),
     [
-        ("d", "n1", Exit.OTHER_CLUSTER, ["'c'", "'d'"]),
-        ("c", "n2", Exit.OTHER_NODE, ["'n1'", "'n2'"]),
+        ("d", "n1", NodeExit.OTHER_CLUSTER, ["'c'", "'d'"]),
+        ("c", "n2", NodeExit.OTHER_NODE, ["'n1'", "'n2'"]),
     ],
 )
 def test_a_folder_of_another_is_refused(
-    tmp_path: Path, cluster: str, node: str, code: Exit, words: list[str]
+    tmp_path: Path, cluster: str, node: str, code: NodeExit, words: list[str]
 ) -> None:
     taken_before(tmp_path)
 
@@ -128,7 +128,7 @@ def test_a_newer_format_is_refused_before_anything_is_written(tmp_path: Path) ->
 
     error = refused(tmp_path)
 
-    assert error.code == Exit.NEWER_FORMAT
+    assert error.code == NodeExit.NEWER_FORMAT
     assert "9.9" in str(error)
     assert json.loads((tmp_path / "node.json").read_text()) == said
 
@@ -139,7 +139,7 @@ def test_an_identity_that_cannot_be_read_is_not_replaced(tmp_path: Path, said: s
 
     error = refused(tmp_path)
 
-    assert error.code == Exit.FOLDER_FOREIGN
+    assert error.code == NodeExit.FOLDER_FOREIGN
     assert (tmp_path / "node.json").read_text() == said
 
 
@@ -153,14 +153,14 @@ def failing(code: int) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (errno.ENOSPC, Exit.DISK_FULL),
-        (errno.EDQUOT, Exit.DISK_FULL),
-        (errno.EROFS, Exit.FOLDER_UNWRITABLE),
-        (errno.EIO, Exit.FOLDER_UNWRITABLE),
+        (errno.ENOSPC, NodeExit.DISK_FULL),
+        (errno.EDQUOT, NodeExit.DISK_FULL),
+        (errno.EROFS, NodeExit.FOLDER_UNWRITABLE),
+        (errno.EIO, NodeExit.FOLDER_UNWRITABLE),
     ],
 )
 def test_a_disk_that_takes_nothing_is_met_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, code: Exit
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, code: NodeExit
 ) -> None:
     taken_before(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", failing(error))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Node
-from raftsched.cluster.node.node_spec import Member, NodeSpec
+from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Settings
 from raftsched.statemachine.selfcheck import verify
@@ -22,7 +22,7 @@ NAMES = ("n1", "n2", "n3")
 
 def node(folder: Path, name: str, ports: list[int]) -> Node:
     members = {
-        n: Member(peer=f"127.0.0.1:{port}", client=f"{n}.example:7400")
+        n: MemberAddresses(peer=f"127.0.0.1:{port}", client=f"{n}.example:7400")
         for n, port in zip(NAMES, ports, strict=True)
     }
     return Node(

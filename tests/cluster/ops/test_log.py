@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from raftsched.cluster.ops import log
-from raftsched.cluster.ops.config import Log
+from raftsched.cluster.ops.config import LogSection
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def said(settings: Log, speak: object) -> list[str]:
+def said(settings: LogSection, speak: object) -> list[str]:
     stream = io.StringIO()
     writer, context = log.start(settings, "n1", stream)
     context.follow(lambda: 7)
@@ -38,7 +38,8 @@ def said(settings: Log, speak: object) -> list[str]:
 
 def test_a_line_is_json_with_node_term_and_what_was_said() -> None:
     lines = said(
-        Log(), lambda: structlog.get_logger("x").warning("lease lapsed", job="a", run="r", token=3)
+        LogSection(),
+        lambda: structlog.get_logger("x").warning("lease lapsed", job="a", run="r", token=3),
     )
 
     [line] = [json.loads(text) for text in lines]
@@ -52,7 +53,7 @@ def test_the_library_logging_goes_the_same_way() -> None:
         logging.getLogger("uvicorn.error").warning("port %d", 80)
         logging.getLogger("raftsched.cluster.x").error("no %s", "disk", extra={"job": "a"})
 
-    lines = [json.loads(text) for text in said(Log(), speak)]
+    lines = [json.loads(text) for text in said(LogSection(), speak)]
 
     assert [line["event"] for line in lines] == ["port 80", "no disk"]
     assert lines[0]["logger"] == "uvicorn.error"
@@ -68,7 +69,7 @@ def test_an_exception_stays_on_its_line() -> None:
         except ValueError:
             logging.getLogger("x").exception("broke")
 
-    [line] = said(Log(), speak)
+    [line] = said(LogSection(), speak)
 
     assert "ValueError: why" in json.loads(line)["exception"]
 
@@ -79,13 +80,15 @@ def test_what_is_below_the_level_is_not_said() -> None:
         logging.getLogger("y").info("small")
         logging.getLogger("y").error("large")
 
-    lines = said(Log(level="error"), speak)
+    lines = said(LogSection(level="error"), speak)
 
     assert [json.loads(line)["event"] for line in lines] == ["large"]
 
 
 def test_the_console_form_is_for_people() -> None:
-    [line] = said(Log(format="console"), lambda: structlog.get_logger().info("leads", run="r"))
+    [line] = said(
+        LogSection(format="console"), lambda: structlog.get_logger().info("leads", run="r")
+    )
 
     assert "leads" in line
     assert "run=r" in line
@@ -94,7 +97,8 @@ def test_the_console_form_is_for_people() -> None:
 
 def test_words_of_others_do_not_move_the_cursor() -> None:
     [line] = said(
-        Log(format="console"), lambda: structlog.get_logger().info("failed", error="a\x1b[2J\nb")
+        LogSection(format="console"),
+        lambda: structlog.get_logger().info("failed", error="a\x1b[2J\nb"),
     )
 
     assert "\x1b" not in line

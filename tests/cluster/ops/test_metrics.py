@@ -13,7 +13,7 @@ from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.leader_loop import Leader
 from raftsched.cluster.node.loop_steps import LoopTotals
 from raftsched.cluster.ops import metrics
-from raftsched.cluster.ops.metrics import Metrics, Spread
+from raftsched.cluster.ops.metrics import Histogram, Metrics
 from raftsched.proto.v1.run_pb2 import CAUSE_BACKFILL
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Prepared
@@ -202,7 +202,7 @@ def test_made_up_methods_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_spread_holds_each_value_in_one_bucket() -> None:
-    spread = Spread((1.0, 2.0))
+    spread = Histogram((1.0, 2.0))
 
     for value in (0.5, 1.0, 1.5, 3.0):
         spread.add(value)

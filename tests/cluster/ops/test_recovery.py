@@ -12,11 +12,11 @@ import grpc
 import pytest
 
 from raftsched.cluster.local.ports import free_ports
-from raftsched.cluster.node.node_spec import Member, NodeSpec
+from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.ops import config as configs
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.data_dir import Folder
-from raftsched.cluster.ops.exits import CannotStart, Exit
+from raftsched.cluster.ops.exits import NodeCannotStart, NodeExit
 from raftsched.cluster.ops.recovery import Standing, look, recover, restore
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.faults import Broken
@@ -57,12 +57,16 @@ class Place:
         self.folder, self.name = folder, name
         ports = free_ports(6)
         self.members = {
-            node: Member(peer=f"127.0.0.1:{ports.pop()}", client=f"127.0.0.1:{ports.pop()}")
+            node: MemberAddresses(
+                peer=f"127.0.0.1:{ports.pop()}", client=f"127.0.0.1:{ports.pop()}"
+            )
             for node in names
         }
 
     def config(self, node: str) -> Config:
-        members = {n: configs.Member(peer=m.peer, client=m.client) for n, m in self.members.items()}
+        members = {
+            n: configs.MemberSection(peer=m.peer, client=m.client) for n, m in self.members.items()
+        }
         return Config(
             name=node, cluster=self.name, folder=str(self.folder / node), members=members,
             segment_mb=8, cache_mb=8,
@@ -157,23 +161,23 @@ async def test_a_backup_is_put_back_where_nothing_is_lost_by_it(tmp_path: Path) 
     cut.write_bytes(data[: len(data) // 2])
 
     def code(place: Place, archive: Path, node: str = "n1") -> int:
-        with pytest.raises(CannotStart) as refused:
+        with pytest.raises(NodeCannotStart) as refused:
             restore(place.config(node), archive)
         return refused.value.code
 
     for wrong in (bent, cut, tmp_path / "none.tar"):
-        assert code(place, wrong) == Exit.NO_BACKUP
+        assert code(place, wrong) == NodeExit.NO_BACKUP
         assert not list((tmp_path / "new" / "n1").glob("consensus"))
-    assert code(Place(tmp_path / "new", "other"), file) == Exit.OTHER_CLUSTER
+    assert code(Place(tmp_path / "new", "other"), file) == NodeExit.OTHER_CLUSTER
     (tmp_path / "new" / "n1" / "something").write_text("")
-    assert code(place, file) == Exit.FOLDER_FOREIGN
+    assert code(place, file) == NodeExit.FOLDER_FOREIGN
     shutil.rmtree(tmp_path / "new" / "n1")
     restore(place.config("n1"), file)
-    assert code(place, file) == Exit.FOLDER_FOREIGN
+    assert code(place, file) == NodeExit.FOLDER_FOREIGN
     async with running(place, ["n1"]):
-        with pytest.raises(CannotStart, match="n1 run as nodes") as refused:
+        with pytest.raises(NodeCannotStart, match="n1 run as nodes") as refused:
             await asyncio.to_thread(restore, place.config("n2"), file)
-        assert refused.value.code == Exit.CLUSTER_LIVES
+        assert refused.value.code == NodeExit.CLUSTER_LIVES
     other = Place(tmp_path / "rehearsal", "rehearsal")
     assert restore(other.config("n1"), file, other=True).jobs == 5
 
@@ -192,7 +196,7 @@ async def test_a_restore_that_was_cut_off_is_no_node(
         restore(config, file)
     monkeypatch.undo()
 
-    with pytest.raises(CannotStart, match="not empty and no node's folder"):
+    with pytest.raises(NodeCannotStart, match="not empty and no node's folder"):
         Folder(Path(config.folder), "test", "n1")
 
 
@@ -221,12 +225,12 @@ async def test_a_survivor_becomes_a_cluster_and_the_others_join(tmp_path: Path) 
         kept, lost = (real.name for real in followers_of(nodes))
         revision = leader.node.revision
         await nodes[kept].kill()
-        with pytest.raises(CannotStart, match=f"start {kept} instead") as refused:
+        with pytest.raises(NodeCannotStart, match=f"start {kept} instead") as refused:
             await asyncio.to_thread(recover, place.config(kept), yes)
-        assert refused.value.code == Exit.CLUSTER_LIVES
-        with pytest.raises(CannotStart) as refused:
+        assert refused.value.code == NodeExit.CLUSTER_LIVES
+        with pytest.raises(NodeCannotStart) as refused:
             await asyncio.to_thread(recover, place.config(lost), yes)
-        assert refused.value.code == Exit.FOLDER_LOCKED
+        assert refused.value.code == NodeExit.FOLDER_LOCKED
 
     before = look(place.config(kept))
     assert (before.voters, before.alive) == (list(NAMES), [])
@@ -317,16 +321,16 @@ async def test_a_journal_that_begins_behind_the_state_is_enough(tmp_path: Path) 
 
 async def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     place = Place(tmp_path, names=("n1",))
-    with pytest.raises(CannotStart, match="no node's folder"):
+    with pytest.raises(NodeCannotStart, match="no node's folder"):
         recover(place.config("n1"), yes)
     Folder(tmp_path / "n1", "test", "n1").close()
-    with pytest.raises(CannotStart, match="never belonged to a cluster"):
+    with pytest.raises(NodeCannotStart, match="never belonged to a cluster"):
         recover(place.config("n1"), yes)
     shutil.rmtree(tmp_path / "n1")
     async with running(place, ["n1"]) as nodes:
         await until(lambda: nodes["n1"].node.leads)
     [current] = (tmp_path / "n1" / "state").glob("state-*/CURRENT")
     current.write_text("nonsense")
-    with pytest.raises(CannotStart, match="cannot be opened") as refused:
+    with pytest.raises(NodeCannotStart, match="cannot be opened") as refused:
         recover(place.config("n1"), yes)
-    assert refused.value.code == Exit.DAMAGED
+    assert refused.value.code == NodeExit.DAMAGED
