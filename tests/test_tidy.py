@@ -47,6 +47,8 @@ RULES_RIM = (
 # Names that read the clock, wherever they come from.
 CLOCK_CALLS = {"now", "utcnow", "today"}
 LINES_PER_FUNCTION_MAX = 70
+LINES_PER_FILE_MAX = 400
+SHORT_FILES = ("cluster/node/", "cluster/api/", "cluster/ops/")
 # Packages in their order: each knows those before it. The files beside them know all.
 ORDER = {
     "statemachine": (
@@ -54,6 +56,20 @@ ORDER = {
         "reads", "selfcheck",
     ),
     "cluster": ("local", "raft", "node", "api", "ops"),
+}  # fmt: skip
+
+# Classes that bear the name of another one. Two ends of one protocol may; the others are still to
+# get a name of their own, and none may come to them.
+TWO_ENDS: set[str] = {
+    "AlertOptions", "AlertWriting", "NamespaceOptions", "NamespaceWriting", "SpecWriting",
+}  # fmt: skip
+NAMED_TWICE: set[str] = {
+    "Asked", "Batch", "Bench", "Book", "Call", "Client", "Clock", "Cluster", "Crowd", "Disk",
+    "Driver", "Entry", "Failure", "Fault", "Field", "FieldFault", "Finding", "Found", "Hand",
+    "Held", "Job", "Journal", "Limits", "Line", "Links", "Load", "Node", "Offer", "Outcome",
+    "Peer", "Plan", "Progress", "Reader", "Reading", "Record", "Refused", "Report", "Run",
+    "Session", "Settings", "Spans", "Steps", "Term", "Told", "Unreadable", "Violation", "Waits",
+    "Worker", "Workers", "World",
 }  # fmt: skip
 
 Source = tuple[str, str, ast.Module]
@@ -208,9 +224,33 @@ def long_functions(files: Iterator[Source]) -> list[str]:
     ]
 
 
+def names_of_two_classes(files: Iterator[Source]) -> list[str]:
+    """One name, one thing: a reader who meets it knows which."""
+    where: dict[str, list[str]] = {}
+    for package, name, tree in files:
+        for node in ast.walk(tree) if package != "proto" else ():
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(f"{name}:{node.lineno}")
+    return [
+        f"{places[0]}: {name} is the name of a class at {places[1]} too"
+        for name, places in where.items()
+        if len(places) > 1 and name not in TWO_ENDS | NAMED_TWICE
+    ]
+
+
+def long_files(files: Iterator[Source]) -> list[str]:
+    """Files of the server are read in one go."""
+    return [
+        f"{name}: it has over {LINES_PER_FILE_MAX} lines"
+        for _, name, tree in files
+        if name.startswith(SHORT_FILES)
+        and max((node.end_lineno or 0 for node in tree.body), default=0) > LINES_PER_FILE_MAX
+    ]
+
+
 RULES = [
     wrong_directions, wrong_order, closed_doors, absolute_imports, wrong_doors, worldly_rules,
-    other_starters, long_functions,
+    other_starters, long_functions, names_of_two_classes, long_files,
 ]  # fmt: skip
 
 
@@ -241,6 +281,8 @@ PLANTED = [
     (worldly_rules, "statemachine/x.py", "order = hash('a')"),
     (other_starters, "chaos/x.py", 'command = ["-m", "raftsched.cluster.main", "node"]'),
     (long_functions, "chaos/x.py", "def f():\n" + "    pass\n" * LINES_PER_FUNCTION_MAX),
+    (names_of_two_classes, "cluster/x.py", "class Once: ...\nclass Once: ..."),
+    (long_files, "cluster/api/x.py", "pass\n" * (LINES_PER_FILE_MAX + 1)),
 ]
 
 
@@ -249,3 +291,11 @@ def test_a_planted_violation_is_found(rule: object, name: str, text: str) -> Non
     assert callable(rule)
     [found] = rule(iter([(name.split("/")[0], name, ast.parse(text))]))
     assert found.startswith(f"{name}:")
+
+
+def test_the_names_that_two_classes_bear_become_fewer() -> None:
+    found = names_of_two_classes(sources())
+    assert not found
+    names = [node.name for _, _, tree in sources() for node in ast.walk(tree)
+             if isinstance(node, ast.ClassDef)]  # fmt: skip
+    assert {name for name in TWO_ENDS | NAMED_TWICE if names.count(name) < 2} == set()

@@ -330,7 +330,7 @@ class ClusterCalls:
     def _need_level(self, level: int) -> None:
         """Refuse what a member could not apply: it would end there."""
         for name in self.node.consensus.members:
-            about = self.node.peer_infos.get(name)
+            about = self.node.directory.peer_infos.get(name)
             if name != self.node.name and (about is None or about.feature_level < level):
                 why = "has not said what it knows" if about is None else f"runs {about.version}"
                 raise refusals.refused(

@@ -112,7 +112,7 @@ class StatusView:
 
     def about(self, name: str) -> NodeInfo | None:
         """What a node said of itself just now."""
-        about = self.node.peer_infos.get(name)
+        about = self.node.directory.peer_infos.get(name)
         if about is None or self.node.spec.seconds() - about.heard_at > FRESH:
             return None
         return about

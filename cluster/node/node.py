@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import cast
@@ -18,15 +17,12 @@ from google.protobuf.message import Message
 from ...proto.v1 import common_pb2
 from ...statemachine.core.rejection import Refused
 from ...statemachine.core.store import Reading
-from ...statemachine.machine import Prepared
-from ...statemachine.model.record import MetaRecord
 from ..raft.disk import RealDisk
 from ..raft.driver import Driver
 from ..raft.journal import Journal
 from ..raft.port import Status
 from . import refusals
 from .alert_watch import AlertWatch
-from .applier import RENEWING
 from .bootstrap_token import Bootstrap
 from .clock import SteadyClock
 from .clock_watch import ClockWatch
@@ -40,7 +36,7 @@ from .leader_turns import MIN_CHANGE_INTERVAL, LeaderTurns
 from .node_reads import Finish, NodeReads, ReadAnswer, nothing
 from .node_spec import NodeSpec
 from .node_writes import NodeWrites
-from .peer_info import NodeInfo, PeerDirectory
+from .peer_info import PeerDirectory
 from .preload import Ahead
 from .readers import Readers
 from .removal import try_to_note_removal
@@ -69,10 +65,7 @@ class Node:
         self.spec, self.name = spec, spec.name
         self.damage = DamageWatch(spec.name, spec.folder, spec.scrub_rate, self._end)
         self.disk = RealDisk(spec.folder / "consensus")
-        # Checkpoints that are being streamed; what is there now was left by a crash.
-        self.backups = spec.folder / "backups"
-        for left in (self.backups, spec.folder / RENEWING):
-            shutil.rmtree(left, ignore_errors=True)
+        self.backups = spec.clear_leftovers()
         self.replica = self.damage.open_state(self.disk.root, spec.cache_bytes)
         self.steps = spec.loop_steps()
         try:
@@ -91,7 +84,7 @@ class Node:
         self.bootstrap = Bootstrap(spec.folder)
         self._make_loop()
         self._make_watches()
-        self.replica.on_change(self._applied)
+        self.replica.on_change(lambda index, prepared, meta: self.directory.applied(meta))
 
     def _make_loop(self) -> None:
         """What decides and answers."""
@@ -253,11 +246,6 @@ class Node:
         elsewhere."""
         self._whereabouts.on_change(listener)
 
-    @property
-    def peer_infos(self) -> dict[str, NodeInfo]:
-        """What the other nodes said of themselves."""
-        return self.directory.peer_infos
-
     def knows(self, level: int) -> bool:
         """No member is known to be of a version before that feature level."""
         return self.directory.knows(level, self.consensus.members)
@@ -366,11 +354,8 @@ class Node:
         self._gossip.received(peer, text, self.clock.now_ms())
         self._whereabouts.changed()
         if not self.clock.sure:
-            self._watch_clock()
+            self._clocks.look(is_draining=self.draining)
             self._wake()
-
-    def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
-        self.directory.applied(meta)
 
     # Turns.
 
@@ -380,7 +365,7 @@ class Node:
     def _after_turn(self) -> None:
         if self.leads and self.draining:
             # It turns all callers away, so they must not wait for the next look.
-            self._watch_clock()
+            self._clocks.look(is_draining=self.draining)
         driver = self._time_driver
         led_lately = driver is not None and self.driver.staleness() < LEADER_CONTACT_TIMEOUT
         if driver is not None and led_lately and not self.turns.is_awake:
@@ -402,7 +387,7 @@ class Node:
             self._elections.look(self.term)
             self.watch_bootstrap()
             self.introduce()
-            self._watch_clock()
+            self._clocks.look(is_draining=self.draining)
             self._whereabouts.changed()
             self._alerts.try_to_look()
         except Exception as error:
@@ -412,6 +397,3 @@ class Node:
     def watch_bootstrap(self) -> None:
         """Have the secret for the first token as long as there is none."""
         self.bootstrap.look(self.replica.store, is_wanted=self.spec.tokens)
-
-    def _watch_clock(self) -> None:
-        self._clocks.look(is_draining=self.draining)

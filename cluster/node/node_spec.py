@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from ...statemachine.core.rocks_store import CACHE_BYTES
 from ..raft.driver import Place
 from ..raft.journal import JournalLimits
 from ..raft.port import Settings
+from .applier import RENEWING
 from .loop_steps import LoopSteps
 from .virtual_time import VirtualClock
 
@@ -58,6 +60,14 @@ class NodeSpec:
             cluster=self.cluster, node=self.name, contacts=contacts, listen=self.listen_peer,
             settings=self.settings, journal=self.journal, contexts=self.contexts,
         )  # fmt: skip
+
+    def clear_leftovers(self) -> Path:
+        """Remove what a crash left of a backup or of a recovery; the folder in which checkpoints
+        wait to be streamed."""
+        backups = self.folder / "backups"
+        for left in (backups, self.folder / RENEWING):
+            shutil.rmtree(left, ignore_errors=True)
+        return backups
 
     def loop_steps(self) -> LoopSteps:
         return LoopSteps(self.name, self.wall_ms, self.seconds, self.settings.silence_min / 3)

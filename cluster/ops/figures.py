@@ -90,7 +90,7 @@ class NodeFigures:
         yield family
         yield one("broken_jobs", "Jobs that were set aside.", set_aside.count(node.replica.store))
         skews: Rows = {
-            (name,): about.wall_skew_ms / 1000 for name, about in node.peer_infos.items()
+            (name,): about.wall_skew_ms / 1000 for name, about in node.directory.peer_infos.items()
         }
         yield gauge("member_clock_skew_seconds", "Its clock less this one.", skews, "member")
 

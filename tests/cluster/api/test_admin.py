@@ -39,9 +39,11 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
         leader = leader_of(nodes)
         await leader.stub(JOBS).CreateJob(create("report"))
         worker = await Worker(leader.channel).hello()
-        await until(lambda: all(len(real.node.peer_infos) == 2 for real in nodes.values()))
+        await until(
+            lambda: all(len(real.node.directory.peer_infos) == 2 for real in nodes.values())
+        )
         await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
-        heard = [real.node.peer_infos for real in followers_of(nodes)]
+        heard = [real.node.directory.peer_infos for real in followers_of(nodes)]
         await until(lambda: all(peer_infos[leader.name].workers == 1 for peer_infos in heard))
         for real in nodes.values():
             shown = await real.stub(CLUSTER).GetClusterStatus(STATUS)
@@ -69,11 +71,13 @@ async def test_nodes_know_each_other_soon_after_they_start(
 ) -> None:
     monkeypatch.setattr(gossip, "INTERVAL", 3_600.0)
     async with cluster(tmp_path, 3) as nodes:
-        await until(lambda: all(len(real.node.peer_infos) == 2 for real in nodes.values()))
+        await until(
+            lambda: all(len(real.node.directory.peer_infos) == 2 for real in nodes.values())
+        )
         other = followers_of(nodes)[0]
         leader = leader_of(nodes)
         await other.stub(CLUSTER).DrainNode(cluster_pb2.DrainNodeRequest(node=leader.name))
-        await until(lambda: not other.node.peer_infos[leader.name].serving)
+        await until(lambda: not other.node.directory.peer_infos[leader.name].serving)
 
 
 async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
@@ -221,7 +225,7 @@ async def test_a_node_that_is_added_is_shown_where_the_call_says(tmp_path: Path)
             added = shown_at(await stub.AddNode(add), "n2")
             assert added == (peer, "n2.example:7400")
             await until(lambda: leader.node.status().peers["n2"].voter)
-            await until(lambda: "n1" in new.node.peer_infos)
+            await until(lambda: "n1" in new.node.directory.peer_infos)
             seen = await new.stub(CLUSTER).GetClusterStatus(STATUS)
             assert shown_at(seen, "n2") == (peer, "n2.example:7400")
             assert any(
@@ -334,8 +338,10 @@ async def test_a_sound_state_is_verified_on_all_nodes(tmp_path: Path) -> None:
         leader, follower = leader_of(nodes), followers_of(nodes)[0]
         for number in range(5):
             await leader.stub(JOBS).CreateJob(create(f"job-{number}"))
-        await until(lambda: len({about.revision for real in nodes.values()
-                                 for about in real.node.peer_infos.values()}) == 1)  # fmt: skip
+        directories = [real.node.directory for real in nodes.values()]
+        await until(
+            lambda: len({i.revision for one in directories for i in one.peer_infos.values()}) == 1
+        )
         for real in (leader, follower):
             found = await real.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
             assert (found.sound, found.difference_count) == (True, 0)
@@ -402,7 +408,7 @@ async def test_a_node_that_is_ahead_of_its_leader_is_named(
             return msgspec.json.encode(msgspec.structs.replace(about, revision=about.revision + 9))
 
         odd.node.directory.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
-        peer_infos = leader.node.peer_infos
+        peer_infos = leader.node.directory.peer_infos
         await until(
             lambda: odd.name in peer_infos and peer_infos[odd.name].revision > leader.node.revision
         )

@@ -61,7 +61,7 @@ async def test_a_state_that_is_ahead_is_told_and_set_back(
             assert 3_500 < sample.value <= 3_600
         # Through a follower, looked at first.
         [follower, _] = followers_of(nodes)
-        await until(lambda: len(leader_of(nodes).node.peer_infos) == 2)
+        await until(lambda: len(leader_of(nodes).node.directory.peer_infos) == 2)
         stub = follower.stub(CLUSTER)
         tried = await stub.SetStateTime(cluster_pb2.SetStateTimeRequest(validate_only=True))
         assert tried.from_time.ToMilliseconds() - tried.to_time.ToMilliseconds() > HOUR_MS - 60_000

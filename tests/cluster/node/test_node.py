@@ -268,9 +268,9 @@ async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
         voters = list(nodes)
-        await until(lambda: len(leader.peer_infos) == 2)
+        await until(lambda: len(leader.directory.peer_infos) == 2)
         assert leader.directory.skew_ms(voters, 1_000, leader.spec.wall_ms()) == 0
-        for name, about in list(leader.peer_infos.items()):
+        for name, about in list(leader.directory.peer_infos.items()):
             leader.directory.peer_infos[name] = type(about)(
                 **{key: getattr(about, key) for key in about.__struct_fields__}
                 | {"wall_ms": about.wall_ms + 5_000}
