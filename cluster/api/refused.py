@@ -23,7 +23,7 @@ COUNTED = frozenset(
 )
 LOGGED = 20
 PERIOD_S = 10.0
-logger = structlog.get_logger("raftsched.cluster.api.refused")
+logs = structlog.get_logger("raftsched.cluster.api.refused")
 
 
 class RefusedCalls:
@@ -44,7 +44,7 @@ class RefusedCalls:
         what = rejection.values["limit"] if limited else rejection.word
         self.count[what] = self.count.get(what, 0) + 1
         if self._may_log():
-            logger.warning(
+            logs.warning(
                 "refused", reason=rejection.word, limit=rejection.values.get("limit", ""),
                 method=call.method.name, caller=call.caller or call.address,
                 address=call.address, total=sum(self.count.values()),

@@ -55,7 +55,7 @@ SWITCH_SECONDS = 0.0005
 FRESH_SEGMENTS = 4
 FRESH_STATE_MB = 16
 
-logger = structlog.get_logger("raftsched.cluster.ops.lifecycle")
+logs = structlog.get_logger("raftsched.cluster.ops.lifecycle")
 
 
 async def live(config: Config, clock_file: Path | None = None) -> NodeExit:
@@ -79,7 +79,7 @@ async def live(config: Config, clock_file: Path | None = None) -> NodeExit:
         listen.check(config)
         writer, context = log.start(config.log, config.name)
         if files < descriptors.FEW:
-            logger.warning(
+            logs.warning(
                 "may open few files, so it turns many connections away; raise the hard limit "
                 "(ulimit -Hn, LimitNOFILE)", open_files_max=files,
             )  # fmt: skip
@@ -89,15 +89,15 @@ async def live(config: Config, clock_file: Path | None = None) -> NodeExit:
         await life.stop(ending, code)
         if life.why:
             # The last line is the one that people read.
-            logger.critical("stopped", code=int(code), why=life.why)
+            logs.critical("stopped", code=int(code), why=life.why)
         else:
-            logger.info("stopped", code=int(code))
+            logs.info("stopped", code=int(code))
         ending.done(code)
         return code
     except (NodeCannotStart, ConfigWrong):
         raise
     except Exception:
-        logger.exception("did not start or stop as it should; this is a bug")
+        logs.exception("did not start or stop as it should; this is a bug")
         ending.soon(NodeExit.DIED)
         return NodeExit.DIED
     finally:
@@ -160,17 +160,17 @@ class Life:
         gc.set_threshold(*COLLECT)
         gc.callbacks.append(self.node.steps.collected)
         sys.setswitchinterval(SWITCH_SECONDS)
-        logger.info(
+        logs.info(
             "serves", clients=listen.client(self.config), http=self.config.http,
             folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
         )  # fmt: skip
         if self.node.spec.virtual is not None:
-            logger.critical(
+            logs.critical(
                 "goes by a virtual clock, which stands still until a test moves it: nothing fires "
                 "by itself here, and this is no node for real work"
             )
         for doubt in (*doubts(self.config), *tls.faults(self.config)):
-            logger.warning(doubt)
+            logs.warning(doubt)
         systemd.notify("READY=1")
 
     def _say_who_may_call(self) -> None:
@@ -179,12 +179,12 @@ class Life:
             return
         file = self.node.bootstrap.file
         if self.node.bootstrap.digest:
-            logger.warning(
+            logs.warning(
                 "no access token was made yet, so every call is refused; on this machine: "
                 f"raftsched token bootstrap --secret-file {file}", file=str(file),
             )  # fmt: skip
         elif open_to_all(self.config):
-            logger.warning("no access token was made yet: whoever reaches this node may do all")
+            logs.warning("no access token was made yet: whoever reaches this node may do all")
 
     def _renew(self) -> None:
         """Take certificates that have changed, and see how long they are valid."""
@@ -210,14 +210,14 @@ class Life:
                     task.exception() or RuntimeError(f"the task {task.get_name()} ended")
                 )
         if not self.node.ended.done():
-            logger.info("stopping")
+            logs.info("stopping")
             return NodeExit.CLEAN
         error = self.node.ended.exception()
         if error is None:
             config = self.config
-            logger.warning(removal(config.cluster, config.name, "found out just now"))
+            logs.warning(removal(config.cluster, config.name, "found out just now"))
             return NodeExit.CLEAN
-        logger.critical("ends, since going on could break a promise", why=str(error),
+        logs.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
         self.why = str(error)
         if isinstance(error, faults.FileLimit):

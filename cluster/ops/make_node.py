@@ -28,7 +28,7 @@ RENEW_TRIES = 6
 RENEW_SECONDS = 1.0
 VERSION = metadata.version("raftsched")
 
-logger = structlog.get_logger("raftsched.cluster.ops.make_node")
+logs = structlog.get_logger("raftsched.cluster.ops.make_node")
 
 
 def virtual_clock(config: Config, file: Path) -> VirtualClock:
@@ -60,9 +60,7 @@ def renew_disk(spec: NodeSpec, damaged: faults.Damaged) -> None:
             time.sleep(RENEW_SECONDS)
         if leader := probe.leader_of_majority(spec.name, addresses, spec.contexts):
             damage.set_aside(spec.folder, damage.OF_THE_DISK, str(damaged))
-            logger.critical(
-                "begins with an empty disk, since its journal is damaged", leader=leader
-            )
+            logs.critical("begins with an empty disk, since its journal is damaged", leader=leader)
             return
     raise damaged
 

@@ -14,7 +14,7 @@ import structlog
 from ..node.node import Node
 from .metrics import Metrics
 
-logger = structlog.get_logger("raftsched.cluster.ops.node_watch")
+logs = structlog.get_logger("raftsched.cluster.ops.node_watch")
 
 PERIOD = 0.25
 RENEW_SECONDS = 5.0
@@ -83,7 +83,7 @@ class Watch:
             if leader == self.node.name:
                 self.metrics.leaderships += 1
             elif leader:
-                logger.info("follows", leader=leader)
+                logs.info("follows", leader=leader)
             # A new leader finds its workers again; that is nothing new about them.
             self._workers = None
             self._leader = leader
@@ -92,25 +92,25 @@ class Watch:
         """Once, and of a node that waits for its cluster to begin whenever the reasons change."""
         founding = self.node.driver.founding()
         if not founding:
-            logger.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
+            logs.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
             self._without_since = 0.0
         elif founding != self._founding:
-            logger.warning(founding)
+            logs.warning(founding)
             self._founding = founding
 
     def _look_at_links(self) -> None:
         connected = self.node.consensus.connected
         for name in sorted(connected - self._connected):
-            logger.info("connected", member=name)
+            logs.info("connected", member=name)
         for name in sorted(self._connected - connected):
-            logger.warning("connection lost", member=name)
+            logs.warning("connection lost", member=name)
         self._connected = connected
 
     def _look_at_workers(self) -> None:
         workers = set(self.node.sessions.by_worker) if self.node.leads else None
         if workers is not None and self._workers is not None:
             for worker in workers - self._workers:
-                logger.info("worker came", worker=worker)
+                logs.info("worker came", worker=worker)
             for worker in self._workers - workers:
-                logger.info("worker is gone", worker=worker)
+                logs.info("worker is gone", worker=worker)
         self._workers = workers

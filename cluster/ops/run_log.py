@@ -14,7 +14,7 @@ from ..node.node import Node
 # Of one change; there may be thousands, and the log would hold back the others anyway.
 TOLD_MAX = 20
 
-logger = structlog.get_logger("raftsched.cluster.ops.run_log")
+logs = structlog.get_logger("raftsched.cluster.ops.run_log")
 
 
 def tell_dead_letters(node: Node, change: Change) -> None:
@@ -26,7 +26,7 @@ def tell_dead_letters(node: Node, change: Change) -> None:
         if found[0] is None or found[1] is None:
             continue
         run, job = parse(b"", found[0], RunRecord), parse(b"", found[1], JobRecord)
-        logger.warning(
+        logs.warning(
             "run failed for good", job=job.name, run=keys.run_id(job.name, jid, occurrence),
             attempt=run.attempt, token=run.token,
             worker=keys.worker_id(run.worker),
@@ -43,7 +43,7 @@ def tell_steps(node: Node) -> None:
                 words = event_pb2.EventKind.Name(event.kind).removeprefix("EVENT_KIND_")
                 said = {"job": event.job, "run": event.run.id, "token": event.run.token,
                         "attempt": event.run.attempt, "worker": event.run.worker}  # fmt: skip
-                logger.debug(
+                logs.debug(
                     words.lower().replace("_", " "), revision=meta.revision,
                     **{name: value for name, value in said.items() if value},
                 )  # fmt: skip

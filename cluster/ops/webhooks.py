@@ -29,7 +29,7 @@ from ...statemachine.model.request import Called
 from ..node.backoff import backoff
 from ..node.node import Node
 
-logger = structlog.get_logger("raftsched.cluster.ops.webhooks")
+logs = structlog.get_logger("raftsched.cluster.ops.webhooks")
 
 LOOK_S = 1.0
 CALL_S = 10.0  # From the name's look-up to the answer's first line.
@@ -108,7 +108,7 @@ class Webhooks:
             over = self.node.clock.now_ms() - record.changed_at_ms > GIVE_UP_MS
             if over or await self._call(record, _event(record), record.changed_in):
                 if over:
-                    logger.error("webhook given up", alert=record.settings.name)
+                    logs.error("webhook given up", alert=record.settings.name)
                 await self._note(Called(key, record.changed_in))
                 return
             await asyncio.sleep(next(waits))
@@ -122,7 +122,7 @@ class Webhooks:
             await self.node.ask(called, "", WRITE_S)
         except Refused as refused:
             # The next look, or the next leader, calls again.
-            logger.warning("webhook call not noted", why=refused.rejection.message)
+            logs.warning("webhook call not noted", why=refused.rejection.message)
 
     async def _call(self, record: AlertRecord, event: event_pb2.Event, number: int) -> bool:
         settings = record.settings
@@ -133,10 +133,10 @@ class Webhooks:
             why = str(error) or f"{type(error).__name__} within {CALL_S:.0f} s"
         else:
             if 200 <= status < 300:
-                logger.info("webhook called", alert=settings.name, revision=number, status=status)
+                logs.info("webhook called", alert=settings.name, revision=number, status=status)
                 return True
             why = f"it answers {status}"
-        logger.warning("webhook call failed", alert=settings.name, revision=number, why=why)
+        logs.warning("webhook call failed", alert=settings.name, revision=number, why=why)
         return False
 
     # Without a leader nothing can be written, so this lives in memory.

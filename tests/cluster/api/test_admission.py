@@ -343,7 +343,7 @@ async def test_of_refused_calls_some_are_logged_and_all_are_counted(
 ) -> None:
     lines: list[dict[str, object]] = []
     monkeypatch.setattr(
-        refused_calls, "says", type("Says", (), {"warning": lambda _, *a, **k: lines.append(k)})()
+        refused_calls, "logs", type("Logs", (), {"warning": lambda _, *a, **k: lines.append(k)})()
     )
     served = await start("a")
     await make(served, "root", Role.ROLE_ADMIN)
