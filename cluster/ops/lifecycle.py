@@ -179,10 +179,11 @@ class Life:
             return
         file = self.node.bootstrap.file
         if self.node.bootstrap.digest:
-            logs.warning(
+            story = (
                 "no access token was made yet, so every call is refused; on this machine: "
-                f"raftsched token bootstrap --secret-file {file}", file=str(file),
-            )  # fmt: skip
+                f"raftsched token bootstrap --secret-file {file}"
+            )
+            logs.warning(story, file=str(file))
         elif open_to_all(self.config):
             logs.warning("no access token was made yet: whoever reaches this node may do all")
 
