@@ -27,16 +27,30 @@ def release(core: Raft) -> list[tuple[str, Message]]:
     return core.outbox.release(core.journal.synced)
 
 
+def core_of(core: type[Raft], part: type[object] | None) -> type[Raft]:
+    """Return a core that has this part in place of its own."""
+    if part is None:
+        return core
+    names = [name for name, made in vars(Raft).items() if isinstance(made, type)]
+    [name] = [name for name in names if issubclass(part, getattr(Raft, name))]
+    return type("BrokenRaft", (core,), {name: part})
+
+
 @dataclass(frozen=True)
 class Kit:
     """What nodes are made of; a mutant has one part exchanged, or a rule for the time it runs."""
 
     core: type[Raft] = Raft
+    part: type[object] | None = None  # In place of the part of the core that it is derived from.
     leader: type[Leader] = Leader
     sessions: type[WorkerSessions] = WorkerSessions
     rules: Callable[[], AbstractContextManager[None]] = nullcontext
     journal: type[Journal] = Journal
     release: Callable[[Raft], list[tuple[str, Message]]] = release
+
+    @property
+    def core_type(self) -> type[Raft]:
+        return core_of(self.core, self.part)
 
 
 Schedule = Callable[["Cluster"], None]

@@ -54,13 +54,6 @@ from .rule_mutants import (
 )
 
 
-def core_of(part: type[object]) -> type[Raft]:
-    """Return a core in which this takes the place of the part that it is derived from."""
-    names = [name for name, made in vars(Raft).items() if isinstance(made, type)]
-    [name] = [name for name in names if issubclass(part, getattr(Raft, name))]
-    return type("BrokenRaft", (Raft,), {name: part})
-
-
 class A1Truncates(Follower):
     """A follower deletes everything behind `prev`, also what is the same."""
 
@@ -345,45 +338,45 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("A1", Kit(core=core_of(A1Truncates)), 20),
+    Mutant("A1", Kit(part=A1Truncates), 20),
     Mutant(
-        "A2", Kit(core=core_of(A2CommitsUnverifiedTail)), 100, frozenset({"isolate", "kill"})
+        "A2", Kit(part=A2CommitsUnverifiedTail), 100, frozenset({"isolate", "kill"})
     ),
     Mutant("A3", Kit(core=A3DropsTheSuffix), 50, frozenset({"snapshot", "power_all"})),
     Mutant("A4", Kit(journal=A4RewritesInPlace), 300, frozenset({"snapshot", "power_all"})),
     Mutant(
         "A5-rounds",
-        Kit(core=core_of(A5IgnoresTheTermOfRounds)),
+        Kit(part=A5IgnoresTheTermOfRounds),
         200,
         frozenset({"late", "halves", "isolate"}),
         nodes=5,
     ),
-    Mutant("A5-entries", Kit(core=core_of(A5IgnoresTheTermOfAcks)), 5, schedule=late_ack),
-    Mutant("figure-8", Kit(core=core_of(CommitsOldTerms)), 5, schedule=figure_8),
+    Mutant("A5-entries", Kit(part=A5IgnoresTheTermOfAcks), 5, schedule=late_ack),
+    Mutant("figure-8", Kit(part=CommitsOldTerms), 5, schedule=figure_8),
     Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "slow_disk"})),
-    Mutant("A7", Kit(core=core_of(A7CallsBackBeforeCounting)), 20, frozenset({"raise"})),
-    Mutant("A8", Kit(core=core_of(A8SkipsWhatItDoesNotKnow)), 30, frozenset({"upgrade"})),
-    Mutant("A9", Kit(core=core_of(A9GoesOnAfterLosingApplied)), 20),
+    Mutant("A7", Kit(part=A7CallsBackBeforeCounting), 20, frozenset({"raise"})),
+    Mutant("A8", Kit(part=A8SkipsWhatItDoesNotKnow), 30, frozenset({"upgrade"})),
+    Mutant("A9", Kit(part=A9GoesOnAfterLosingApplied), 20),
     Mutant("A10", Kit(core=A10StartsEmpty), 100, frozenset({"rot", "kill"})),
     Mutant("P6", Kit(core=P6ServesCorruption), 100, frozenset({"rot", "kill"})),
-    Mutant("A11", Kit(core=core_of(A11TakesAnyOffer)), 100, frozenset({"snapshot", "slow_link"})),
-    Mutant("C4", Kit(core=core_of(C4RepairsOneByOne)), 100, frozenset({"isolate", "cut"})),
-    Mutant("C10", Kit(core=core_of(C10LeavesCallersWaiting)), 5, schedule=lone_leader),
+    Mutant("A11", Kit(part=A11TakesAnyOffer), 100, frozenset({"snapshot", "slow_link"})),
+    Mutant("C4", Kit(part=C4RepairsOneByOne), 100, frozenset({"isolate", "cut"})),
+    Mutant("C10", Kit(part=C10LeavesCallersWaiting), 5, schedule=lone_leader),
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
     Mutant(
-        "own-unsynced", Kit(core=core_of(CountsWhatItHasNotSynced)), 60,
+        "own-unsynced", Kit(part=CountsWhatItHasNotSynced), 60,
         frozenset({"slow_disk", "isolate"})
     ),
     Mutant(
-        "A13-votes-twice", Kit(core=core_of(VotesTwice)), 100, frozenset({"kill", "pause", "cut"})
+        "A13-votes-twice", Kit(part=VotesTwice), 100, frozenset({"kill", "pause", "cut"})
     ),
     Mutant(
-        "read-without-round", Kit(core=core_of(ReadsWithoutARound)), 100,
+        "read-without-round", Kit(part=ReadsWithoutARound), 100,
         frozenset({"isolate", "halves"})
     ),
     Mutant(
-        "disk-progress", Kit(core=core_of(ForgetsProgressOfDisk)), 200, frozenset({"wipe", "kill"})
+        "disk-progress", Kit(part=ForgetsProgressOfDisk), 200, frozenset({"wipe", "kill"})
     ),
     Mutant(
         "token-reuse", Kit(leader=NewLeader, rules=forgets_tokens), 20, frozenset({"kill"}),

@@ -68,7 +68,7 @@ class SimNode:
             options = self.cluster.options
             journal = self.cluster.kit.journal(self.disk, options.limits, journal_id)
             machine = self.new_machine()
-            self.core = self.cluster.kit.core(
+            self.core = self.cluster.kit.core_type(
                 self.name,
                 self.cluster.contacts,
                 journal,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from raftsched.chaos.sim.cluster import Kit
-from raftsched.chaos.sim.mutants import Mutant, core_of
+from raftsched.chaos.sim.mutants import Mutant
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
 from raftsched.cluster.node.leader_loop import Leader
@@ -44,7 +44,7 @@ class CallsAsBefore(Leader):
     [
         (Mutant("rule", Kit(rules=old_arguments), 2, rules=True), "TypeError"),
         (Mutant("leader", Kit(leader=CallsAsBefore), 2, rules=True), "TypeError"),
-        (Mutant("core", Kit(core=core_of(AsksForWhatIsGone)), 2), "AttributeError"),
+        (Mutant("core", Kit(part=AsksForWhatIsGone), 2), "AttributeError"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
