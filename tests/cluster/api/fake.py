@@ -215,10 +215,15 @@ class FakeNode:
         if not self.leads:
             raise refusals.not_leader(self.name, self.leader_address)
 
+    def check_serving(self) -> None:
+        if self.draining:
+            raise refusals.draining(self.name, "" if self.leads else self.leader_address)
+
     async def write(self, body: Message, actor: str, timeout: float) -> Message:
         return cast(Message, await self.ask(body, actor, timeout))
 
     async def ask(self, body: object, actor: str, timeout: float) -> object:
+        self.check_serving()
         if not self.gate.is_set():
             self.waits.set()
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -243,6 +248,7 @@ class FakeNode:
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
         caller: str = "", finish: Callable[[Message], None] = lambda answer: None,
     ) -> Answer:  # fmt: skip
+        self.check_serving()
         stale = options is not None and options.consistency == common_pb2.CONSISTENCY_STALE
         if not stale and not self.leads:
             raise refusals.not_leader(self.name, self.leader_address)
