@@ -298,8 +298,8 @@ class Timing(_message.Message):
     @_builtins.property
     def exclude_calendars(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of calendars (CalendarService) of the namespace. A scheduled time on one of their days is
-        left out. At most 8. Of a job of seconds that fell behind, such times get their outcome within 15
-        seconds; so if a calendar that is changed lets them in again, the job goes on as soon.
+        left out. At most 8. Of a job of seconds that fell behind, such times get their outcome within
+        15 seconds; so if a calendar that is changed lets them in again, the job goes on as soon.
         """
 
     def __init__(

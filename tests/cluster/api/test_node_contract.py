@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from google.protobuf.message import Message
 
-from raftsched.cluster.api.node_port import Node
+from raftsched.cluster.api.node_port import NodePort
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.rejection import Refused
 
@@ -24,7 +24,7 @@ from .talk import create, until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
 LONG_S = 60.0
-Pair = tuple[Node, Node]
+Pair = tuple[NodePort, NodePort]
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from .worker import Worker
 
 JOBS = job_pb2_grpc.JobServiceStub
 CALLS = 300
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 # What a call may end with that was under way when a leader died; all of these may be tried again.
 NAMED = {"LEADER_CHANGED", "NO_QUORUM", "COMMIT_TIMEOUT", "NOT_LEADER", "DRAINING"}
 

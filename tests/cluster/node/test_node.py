@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -402,18 +403,28 @@ async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -
         await until(lambda: not drained.leads)
 
 
-async def test_leadership_does_not_go_round_among_nodes_that_all_stop(tmp_path: Path) -> None:
+async def test_leadership_does_not_go_round_among_nodes_that_all_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_over = list[str]()
+
+    async def note(node: Node, *_: object) -> bool:
+        handed_over.append(node.name)
+        return True
+
     async with cluster(tmp_path, 3) as nodes:
         leader = await leader_of(nodes)
+        # A leader that is not heard for a while on a busy machine is another matter.
+        for node in nodes.values():
+            monkeypatch.setattr(node.driver, "transfer", partial(note, node))
         for node in nodes.values():
             node.drain()
             node.introduce()
         await until(lambda: not any(about.serving for about in leader.directory.fresh().values()))
-        term = leader.term
+        handed_over.clear()
 
         for _ in range(50):
             leader.turns._turn()
             await asyncio.sleep(0.002)
 
-        assert leader.leads
-        assert leader.term == term
+        assert handed_over == []
