@@ -25,6 +25,7 @@ class NodeExit(IntEnum):
     CLUSTER_LIVES = 20
     REMOVED = 21
     FILE_LIMIT = 22
+    REPLACED = 23
 
 
 class NodeCannotStart(Exception):

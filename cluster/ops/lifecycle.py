@@ -223,6 +223,8 @@ class Life:
         self.why = str(error)
         if isinstance(error, faults.FileLimit):
             return NodeExit.FILE_LIMIT
+        if isinstance(error, faults.Replaced):
+            return NodeExit.REPLACED
         return NodeExit.DAMAGED if isinstance(error, faults.Damaged) else NodeExit.DIED
 
     async def stop(self, ending: Ending, code: NodeExit) -> None:

@@ -19,6 +19,10 @@ class JournalDamaged(Damaged):
     """The journal lacks what this node acknowledged, and a start may not see it by itself."""
 
 
+class Replaced(Fatal):
+    """The cluster has another disk under the name of this node."""
+
+
 class DiskFailed(Fatal):
     """The disk refused a write or a sync. After that its page cache cannot be believed."""
 

@@ -97,6 +97,7 @@ class Join:
                 "contacts": self.contacts,
                 "lacks": self.journal.base_index if self.node.bereft else 0,
                 "removed_at": self.members.removed_at(peer),
+                "named": self.members.named_disk(peer),
                 "origin": self.members.config.origin,
                 "committed": self.node.commit,
                 "held": [held.disk, held.term, held.index] if held is not None else [0, 0, 0],
@@ -131,6 +132,7 @@ class Join:
             return
         if members.belongs:
             members.note_removal(sent["removed_at"])
+            members.check_not_replaced(peer, *sent["named"])
         disk, term, index = sent["held"]
         if disk == members.incarnation:
             witness.check_own_disk(peer, term, index)
@@ -246,6 +248,8 @@ def parse(text: bytes) -> dict[str, Any] | None:
             and is_index(sent.setdefault("committed", 0))
             and len(sent.setdefault("held", [0, 0, 0])) == 3
             and all(is_index(number) for number in sent["held"])
+            and len(sent.setdefault("named", [0, 0])) == 2
+            and all(is_index(number) for number in sent["named"])
             and (table is None or len(table) <= MEMBERS_MAX)
             and (table is None or all(isinstance(v, int) for v in table.values()))
         )

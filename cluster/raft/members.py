@@ -5,6 +5,7 @@ The last configuration in the log counts, committed or not.
 
 from __future__ import annotations
 
+from .faults import Replaced
 from .membership import Configuration
 from .node_state import NodeState
 
@@ -77,6 +78,24 @@ class Members:
         """Another node has a committed configuration without this one."""
         if removed_at > self.config_index:
             self.removed = True
+
+    def named_disk(self, peer: str) -> tuple[int, int]:
+        """Return the disk that a committed configuration has for a peer, and its index; zeros if
+        none is known."""
+        member = self.config.members.get(peer)
+        if member is None or self.config_index > self.node.commit:
+            return 0, 0
+        return member.incarnation, max(self.config_index, 0)
+
+    def check_not_replaced(self, peer: str, disk: int, index: int) -> None:
+        """Hold against this disk what a peer has of the one that bears its name."""
+        if self.belongs and disk not in (0, self.incarnation) and index > self.config_index:
+            raise Replaced(
+                f"the cluster has taken another disk in as {self.node.me} (entry {index}, by "
+                f"{peer}), so this folder has no part in it any more. If another folder is the "
+                f"right one, name that one (`folder`); else keep this one aside, or empty it, and "
+                f"do not start two nodes as {self.node.me}"
+            )
 
     def notice_own_removal(self) -> None:
         """See from the log that this node was removed."""

@@ -12,7 +12,7 @@ from raftsched.cluster.ops.exits import NodeExit
 
 from .processes import READY_S, SMALL, Cluster, cluster, stop, until
 
-REMOVED = int(NodeExit.REMOVED)
+REMOVED, REPLACED = int(NodeExit.REMOVED), int(NodeExit.REPLACED)
 
 
 @pytest.mark.slow
@@ -85,6 +85,33 @@ async def test_a_removed_node_that_is_started_again_says_so(tmp_path: Path) -> N
             await until(lambda: not here.alive and not away.alive, READY_S)
             assert node.code == REMOVED
             assert "empty its folder" in node.log.read_text()
+
+
+@pytest.mark.slow
+async def test_a_folder_whose_place_another_one_took_is_kept_out(tmp_path: Path) -> None:
+    """A volume was not mounted at one start, and is at the next."""
+    async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
+        leader = await running.leader()
+        away = next(node for name, node in running.nodes.items() if name != leader)
+        folder, former, fresh = (tmp_path / name for name in (away.name, "former", "fresh"))
+        await stop(away)
+        folder.rename(former)
+        away.start()
+        await until(lambda: is_whole(client), READY_S)
+        await stop(away)
+
+        folder.rename(fresh)
+        former.rename(folder)
+        for _ in range(2):
+            away.start()
+            await until(lambda: not away.alive, READY_S)
+            assert away.code == REPLACED
+            assert "has taken another disk in as" in away.log.read_text().splitlines()[-1]
+
+        folder.rename(former)
+        fresh.rename(folder)
+        away.start()
+        await until(lambda: is_whole(client), READY_S)
 
 
 async def is_whole(client: AsyncClient) -> bool:
