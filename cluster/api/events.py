@@ -39,7 +39,7 @@ Response = event_pb2.WatchEventsResponse
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EventFilter:
     """Which events somebody wants."""
 
     namespace: str
@@ -78,7 +78,7 @@ class EventCalls:
     async def watch(self, call: Call, request: event_pb2.WatchEventsRequest) -> None:
         """Follow events until the caller leaves, or this node cannot tell any more."""
         self.admit(call, request)
-        wish = Wish(request.namespace, events.parse_filter(request.filter))
+        wanted = EventFilter(request.namespace, events.parse_filter(request.filter))
         after = revision_of(self.feed.revision, END)
         if request.HasField("after"):
             after = request.after
@@ -91,17 +91,17 @@ class EventCalls:
         try:
             # The first word says that the watch stands, and from where.
             await self._write(call, Response(progress=place.progress))
-            await self._follow(call, wish, place)
+            await self._follow(call, wanted, place)
         finally:
             self.watchers -= 1
 
-    async def _follow(self, call: Call, wish: Wish, place: EventPlace) -> None:
+    async def _follow(self, call: Call, wanted: EventFilter, place: EventPlace) -> None:
         """Send what comes behind a place; when there is nothing, say so now and then."""
         sent_at = self.clock()
         while True:
             self._check()
             if place.change <= self.feed.revision:
-                for frame in frames(await self._next(wish, place), place.progress):
+                for frame in frames(await self._next(wanted, place), place.progress):
                     if call.hides:
                         hide(frame)
                     await self._write(call, frame)
@@ -131,12 +131,12 @@ class EventCalls:
             else:
                 self.unread.give_when_taken(call, size)
 
-    async def _next(self, wish: Wish, place: EventPlace) -> list[Event]:
+    async def _next(self, wanted: EventFilter, place: EventPlace) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""
         told = await self.feed.tell(place.change)
         behind = place.position
         place.passed(told)
-        return wish.chosen(told, behind)
+        return wanted.chosen(told, behind)
 
     def _check_kept(self, place: EventPlace) -> None:
         oldest = self.feed.oldest()
@@ -167,7 +167,7 @@ class EventCalls:
         self, call: Call, request: event_pb2.ListEventsRequest
     ) -> event_pb2.ListEventsResponse:
         """A page of what is kept."""
-        wish = Wish(request.namespace, events.parse_filter(request.filter))
+        wanted = EventFilter(request.namespace, events.parse_filter(request.filter))
         size = page_size(request.page_size)
         await self.node.barrier(call.timeout())
         place = EventPlace(revision_of(self.feed.oldest() - 1, END))
@@ -193,7 +193,7 @@ class EventCalls:
             if place.looked > breath:
                 breath = place.looked + EVENTS_IN_A_STEP
                 await asyncio.sleep(0)
-            for event in await self._next(wish, place):
+            for event in await self._next(wanted, place):
                 room -= event.ByteSize()
                 if len(answer.events) == size or (room < 0 and answer.events):
                     return answer

@@ -106,7 +106,7 @@ class Strangers:
         self._waiting: dict[str, Since] = {}
         self._gone, self._looked = 0.0, 0.0
         self._turns = 0
-        self._hurry = False
+        self._is_urgent = False
         self._port = 0
         self._before, self._least, self._due = 0, 0.0, 0.0
         self._stop = threading.Event()
@@ -148,7 +148,7 @@ class Strangers:
         """So much of what came on this connection was heard."""
         heard = self._heard
         heard[peer] = heard.get(peer, 0) + size
-        self._hurry = self._hurry or len(heard) > KNOWN_MAX
+        self._is_urgent = self._is_urgent or len(heard) > KNOWN_MAX
 
     def reads(self, peer: str, most: int) -> None:
         """A message of so much at most is read from now on."""
@@ -166,13 +166,13 @@ class Strangers:
         """A stranger is answered on this connection."""
         costs = self._asked
         asked = costs[peer] = costs.get(peer, 0) + size
-        self._hurry = self._hurry or asked > STRANGER_BYTES or len(costs) > KNOWN_MAX
+        self._is_urgent = self._is_urgent or asked > STRANGER_BYTES or len(costs) > KNOWN_MAX
 
     # On the thread.
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(LEAST_S if self._hurry else QUIET_S):
+            while not self._stop.wait(LEAST_S if self._is_urgent else QUIET_S):
                 self.look(time.monotonic())
         except Exception as error:
             # The loop raises it, and the node ends.
@@ -182,14 +182,14 @@ class Strangers:
         """Look at the connections, if it is time."""
         if not self._port or now < self._least:
             return
-        if self._hurry or now >= self._due or self._size() > self._before + GROWN_BYTES:
+        if self._is_urgent or now >= self._due or self._size() > self._before + GROWN_BYTES:
             took = self._look(now)
             self._least = now + max(LEAST_S, REST * took)
             self._before, self._due = self._size(), now + LOOK_S
 
     def _look(self, at: float) -> float:
         """Seconds that it took."""
-        now, self._hurry = Since(at, self._turns), False
+        now, self._is_urgent = Since(at, self._turns), False
         heard, self._heard = self._heard, {}
         asked, self._asked = self._asked, {}
         meters = dict[str, Meter]()
@@ -216,7 +216,7 @@ class Strangers:
             for peer, meter in self._meters.items()
             if meter.since is not None and peer not in self._known
         }
-        self._hurry = self._hurry or bool(over)
+        self._is_urgent = self._is_urgent or bool(over)
         # Whose first calls wait to be heard may be somebody who says who they are.
         return {peer for peer, meter in over.items() if meter.answered or waited(meter.since, now)}
 
@@ -228,7 +228,7 @@ class Strangers:
         much = {peer for peer, size in beside.items() if size > LITTLE_BYTES}
         self._waiting = {peer: self._waiting.get(peer, now) for peer in much}
         over = sum(beside[peer] for peer in much) + self._gone - UNHEARD_BYTES
-        self._hurry = self._hurry or (over > 0 and bool(much))
+        self._is_urgent = self._is_urgent or (over > 0 and bool(much))
         late = {peer: beside[peer] for peer in much if waited(self._waiting[peer], now)}
         ended = largest(late, over, self._caller)
         return ended | largest(whole, sum(whole.values()) - READ_BYTES, self._caller)

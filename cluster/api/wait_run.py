@@ -42,8 +42,8 @@ class RunWaits:
 
     async def wait(self, call: Call, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
         """The run once it has ended, or as it is when the time is over."""
-        wish = request.timeout
-        wait_s = to_ms(wish) / 1000 if request.HasField("timeout") else TIMEOUT_S
+        timeout = request.timeout
+        wait_s = to_ms(timeout) / 1000 if request.HasField("timeout") else TIMEOUT_S
         until = asyncio.get_running_loop().time() + min(wait_s, TIMEOUT_MAX_S, call.patience())
         while True:
             run = await self._run(call, request)

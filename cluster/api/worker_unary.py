@@ -176,7 +176,7 @@ class WorkerCalls:
         until = loop.time() + wait_s
         session.credit(request.maximum or 1, request)
         if not session.draining:
-            # Without a wish to wait it is answered when its offer was looked at once.
+            # Without a time to wait it is answered when its offer was looked at once.
             await poll.looked(min(call.timeout(), LOOKED_S))
         period = self.node.sessions.heartbeat_ms / 1000
         while not poll.gone and (left := until - loop.time()) > 0:
@@ -272,7 +272,7 @@ class WorkerCalls:
         return answer
 
     def _stops(self, worker: str, stopped: Mapping[int, Stop]) -> Iterator[Stop]:
-        """What to stop: wishes to cancel are told until their attempts have ended."""
+        """What to stop: a cancellation is sent until their attempts have ended."""
         cancels = leases.cancels(self._view(), worker)
         told = {stop.token for stop in cancels}
         yield from cancels
@@ -287,8 +287,8 @@ class WorkerCalls:
         await places.need(self.node, request.namespace, call.timeout())
         terms = filters.parse(request.filter, FIELDS)
         text = f"{request.namespace}\0{request.filter}"
-        wish = pages.read("workers", 0, text, request.page_size, request.page_token)
-        after = wish.after.decode(errors="replace")
+        paging = pages.read("workers", 0, text, request.page_size, request.page_token)
+        after = paging.after.decode(errors="replace")
         sessions = self.node.sessions.by_worker
         where = request.namespace
         # Where the page ends must not name what is not to be seen.
@@ -303,7 +303,7 @@ class WorkerCalls:
             return self._worker(session) if fits(session, terms) else None
 
         looked = itertools.count()
-        page = pages.fill(wish, found, str.encode, show, lambda: next(looked) >= LOOKED_AT)
+        page = pages.fill(paging, found, str.encode, show, lambda: next(looked) >= LOOKED_AT)
         return worker_pb2.ListWorkersResponse(workers=page.items, next_page_token=page.next_token)
 
     def _worker(self, session: WorkerSession) -> worker_pb2.Worker:

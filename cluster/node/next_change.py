@@ -119,9 +119,9 @@ class NextChange:
         if is_due(self._due.other_ms, near_ms):
             return Haste.OTHERS
         if is_due(self._due.timer_ms, near_ms):
-            return Haste.HERD
+            return Haste.MANY_DUE
         frees = any(kind_of(one) is WorkKind.REPORTS for one in pending)
-        return Haste.HERD if frees else Haste.NOBODY
+        return Haste.MANY_DUE if frees else Haste.NOBODY
 
     def decided(
         self, pending: list[PendingRequest], replies: list[object], took_s: float

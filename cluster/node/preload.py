@@ -1,4 +1,4 @@
-"""What is dear at its first sight is looked at on a thread before the leader's loop needs it.
+"""Looks at what is dear when it is first asked for, on a thread, before the leader's loop needs it.
 
 A time zone that was never asked takes some milliseconds and a cron expression a third of one; a
 call may name hundreds of zones, or bring sixteen thousand expressions. A call waits for its own, in

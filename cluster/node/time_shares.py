@@ -6,9 +6,9 @@ it does not use, the next ones may; and each has a little of its own, however lo
 took. How large the shares are depends on who waits:
 
 * Nobody: what callers ask for and what is left over from long work fill a change.
-* A herd: those have a moment of each change, and what is due the rest of it.
+* Many that are due: those have a moment of each change, and what is due the rest of it.
 * Somebody beside it, now or soon: all have a moment. A change costs what it costs however little is
-  in it, so a herd alone takes a tenth longer in such changes, and nobody waits long for one. What
+  in it, so many alone take a tenth longer in such changes, and nobody waits long for one. What
   callers ask for may go on for a quarter of the time until then: agreeing on it takes as long again
   or longer.
 """
@@ -54,7 +54,7 @@ class Haste(Enum):
     """Who waits for a change."""
 
     NOBODY = auto()
-    HERD = auto()
+    MANY_DUE = auto()
     OTHERS = auto()
 
 
@@ -68,7 +68,7 @@ TIMES: dict[Haste, Times] = {
         WorkKind.GRANT: (0.008, 0.030),
     },
     # A change holds 9 ms of words, of what is due and of leases each.
-    Haste.HERD: {
+    Haste.MANY_DUE: {
         WorkKind.REPORTS: (0.010, 0.0),
         WorkKind.DUE: (0.008, 0.020),
         WorkKind.HELLOS: (0.004, 0.0),
@@ -88,7 +88,7 @@ TIMES: dict[Haste, Times] = {
 # What some may write where somebody waits, since a change of many bytes takes long to agree on.
 BYTES: dict[Haste, dict[WorkKind, int]] = {
     Haste.NOBODY: {},
-    Haste.HERD: {WorkKind.CALLS: 256 << 10, WorkKind.LATER: 256 << 10},
+    Haste.MANY_DUE: {WorkKind.CALLS: 256 << 10, WorkKind.LATER: 256 << 10},
     Haste.OTHERS: {WorkKind.CALLS: 128 << 10, WorkKind.LATER: 128 << 10},
 }
 
@@ -121,7 +121,7 @@ class TimeShares:
         """`left_s`: until somebody is due."""
         self._seconds, self._began = seconds, seconds()
         self._times, self._most = dict(TIMES[haste]), BYTES[haste]
-        for kind in OTHERS if haste is not Haste.HERD else ():
+        for kind in OTHERS if haste is not Haste.MANY_DUE else ():
             least_s, until_s = TIMES[Haste.OTHERS][kind]
             most_s = TIMES[Haste.NOBODY][kind][1]
             self._times[kind] = least_s, min(most_s, max(until_s, UNTIL_DUE * left_s))

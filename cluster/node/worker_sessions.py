@@ -199,11 +199,11 @@ class WorkerSessions:
     def takeover(self, workers: Iterable[str]) -> None:
         """This node leads: give all who hold leases a full period to be heard.
 
-        They come all at once and are heard one after the other, so a crowd has longer.
+        They come all at once and are heard one after the other, so many have longer.
         """
-        crowd = list(workers)
-        from_ms = self.clock_ms() + len(crowd) * HEARING_MS
-        for worker in crowd:
+        holders = list(workers)
+        from_ms = self.clock_ms() + len(holders) * HEARING_MS
+        for worker in holders:
             hello = worker_pb2.WorkerHello(worker=worker)
             session = WorkerSession(
                 self, worker, hello, NULL_SINK, kind_of_worker(hello), self.wall_ms(),
@@ -281,12 +281,12 @@ class WorkerSessions:
         return PendingRequest(request, answer, worker_reports.sent_again, items=items, sure=True)
 
     def _lapse(self, session: WorkerSession) -> PendingRequest:
-        def answer(rung: object) -> None:
-            assert isinstance(rung, WorkDone)
+        def answer(done: object) -> None:
+            assert isinstance(done, WorkDone)
             if self.by_worker.get(session.worker) is not session:
                 # This node has led no more since, and all sessions were dismissed.
                 return
-            if rung.more:
+            if done.more:
                 self._lapsing.append(session)
                 self.wake()
             else:
