@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 
 def pytest_collection_finish() -> None:
@@ -10,3 +11,8 @@ def pytest_collection_finish() -> None:
     again: some tests ask it many times."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, which works while others wait for processes and disks."""
+    return (os.cpu_count() or 1) + 1

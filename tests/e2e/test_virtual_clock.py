@@ -54,8 +54,8 @@ def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
     assert seen == [BEGIN + day * DAY + timedelta(hours=6) for day in range(7)]
     assert scheduled_times(client, "report") == seen
     assert client.jobs.audit("report").sound
-    # A second on a machine that has nothing else to do.
-    assert took < 20
+    # A second on a machine that has nothing else to do, and no week on any.
+    assert took < 100
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,21 +16,29 @@ from .driver import Machine
 CACHE_BYTES = 8 * 1024 * 1024
 
 
-@pytest.fixture(params=["memory", "rocks"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store of each kind."""
+@contextmanager
+def empty(kind: str, folder: Path) -> Iterator[Store]:
     made: Store
-    if request.param == "memory":
+    if kind == "memory":
         made = MemoryStore()
     else:
-        made = RocksStore(tmp_path / "store", cache_bytes=CACHE_BYTES)
+        made = RocksStore(folder / "store", cache_bytes=CACHE_BYTES)
     yield made
     made.close()
 
 
-@pytest.fixture
-def machine(store: Store) -> Iterator[Machine]:
-    """A state machine; when the test ends, all that is derived in it must be right."""
-    made = Machine(store)
-    yield made
-    made.check()
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    with empty(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=["memory", pytest.param("rocks", marks=pytest.mark.slow)])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    """A state machine; when the test ends, all that is derived in it must be right. That both kinds
+    of store come to the same is for the tests that ask for a store."""
+    with empty(request.param, tmp_path) as store:
+        made = Machine(store)
+        yield made
+        made.check()

@@ -351,13 +351,13 @@ def test_a_port_that_is_none_for_clients_is_named_at_once(cli: Cli) -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         began = time.monotonic()
-        said = cli("job", "list", "--endpoints", address, "--timeout", "20s")
+        said = cli("job", "list", "--endpoints", address, "--timeout", "100s")
         port.shutdown(socket.SHUT_RDWR)
 
     assert said.exit_code == 4
     assert "what listens there is not a node's port for clients" in said.stderr
     assert "7400" in said.stderr
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_a_request_that_is_too_large_says_what_to_do(cli: Cli, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -418,7 +417,8 @@ async def test_leases_and_reports_outlive_a_broken_stream() -> None:
 
 
 async def test_a_silent_server_is_left_and_its_leases_are_given_up_in_time() -> None:
-    stopped: list[float] = []
+    """When that is, test_session.py holds by a clock of its own."""
+    stopped = asyncio.Event()
     async with Node(heartbeat_s=0.2, lapse_s=0.5) as node:
         worker = Worker(node.address)
 
@@ -427,19 +427,16 @@ async def test_a_silent_server_is_left_and_its_leases_are_given_up_in_time() -> 
             try:
                 await asyncio.sleep(PATIENCE_S)
             finally:
-                stopped.append(time.monotonic())
+                stopped.set()
 
         async with serving(worker):
             lease = node.lease()
             await node.until(lambda: lease.token in node.standing)
             node.mute = True
-            fell_silent = time.monotonic()
-            while not stopped:
-                await asyncio.sleep(0.005)
+            await asyncio.wait_for(stopped.wait(), 60)
             node.mute = False
             await node.until(lambda: len(node.hellos) >= 2)
 
-    assert stopped[0] - fell_silent < 0.5
     assert not node.hellos[-1].held
 
 
