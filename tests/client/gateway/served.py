@@ -47,6 +47,8 @@ class Served:
     port: int
     session: aiohttp.ClientSession
     server: Port
+    # For callers with a token, and for those without.
+    clients: tuple[AsyncClient, AsyncClient]
 
     @property
     def url(self) -> str:
@@ -87,6 +89,6 @@ async def serving(
         port = Port(Gateway(client, strangers, made), made)
         host, _, number = (await port.start("127.0.0.1", 0)).rpartition(":")
         try:
-            yield Served(host, int(number), session, port)
+            yield Served(host, int(number), session, port, (client, strangers))
         finally:
             await port.stop()

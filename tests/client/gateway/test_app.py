@@ -306,6 +306,18 @@ async def test_a_read_may_be_as_stale_as_any_node_has_it(gateway: Served, stage:
     assert got.headers["raftsched-age-ms"] == "12"
     [request] = [one for one in heard(stage) if isinstance(one, job_pb2.ListJobsRequest)]
     assert request.read.consistency == 2
+    for _ in range(30):
+        await gateway.ask("GET", "/v1/jobs?read.consistency=CONSISTENCY_STALE")
+    assert sum(bool(node.heard) for node in stage.nodes) > 1
+
+
+async def test_whoever_shows_no_token_has_connections_of_their_own(gateway: Served) -> None:
+    """A node breaks one off on which too much comes and nobody says who calls."""
+    client, strangers = gateway.clients
+    await gateway.ask("GET", "/v1/jobs")
+    assert (len(client._channels), len(strangers._channels)) == (0, 1)
+    await gateway.ask("GET", "/v1/jobs", Authorization="Bearer secret")
+    assert (len(client._channels), len(strangers._channels)) == (1, 1)
 
 
 async def test_the_log_shows_no_secrets(

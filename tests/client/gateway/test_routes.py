@@ -212,6 +212,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"spec": {"retry": {"maxAttempts": True}}}, "spec.retry.max_attempts", "no whole number"),
     ({"spec": {"retry": {"maxAttempts": 1 << 31}}}, "spec.retry.max_attempts", "2147483647"),
     ({"spec": {"payload": {"data": "a*b"}}}, "spec.payload.data", "no base64"),
+    ({"spec": {"payload": {"data": "YWJj*"}}}, "spec.payload.data", "no base64"),
     ({"spec": {"keepHistory": "5m"}}, "spec.keep_history", "such as '90s'"),
     ({"spec": {"keepHistory": 5}}, "spec.keep_history", "5 is not a length of time"),
     ({"spec": {"timing": {"startTime": "tomorrow"}}}, "spec.timing.start_time", "an instant"),
