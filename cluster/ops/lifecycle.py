@@ -29,7 +29,7 @@ from .config_checks import doubts, is_loopback
 from .data_dir import Folder, removal, told
 from .exits import NodeCannotStart, NodeExit
 from .figures import NodeFigures, RefusedFigures
-from .make_node import VERSION, make_node, virtual_clock
+from .make_node import NEWER, VERSION, make_node, virtual_clock
 from .metrics import Metrics
 from .node_watch import Watch
 from .probes import HttpPort
@@ -221,11 +221,7 @@ class Life:
         logs.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
         self.why = str(error)
-        if isinstance(error, faults.FileLimit):
-            return NodeExit.FILE_LIMIT
-        if isinstance(error, faults.Replaced):
-            return NodeExit.REPLACED
-        return NodeExit.DAMAGED if isinstance(error, faults.Damaged) else NodeExit.DIED
+        return exit_for(error)
 
     async def stop(self, ending: Ending, code: NodeExit) -> None:
         """Each step has its own bound; a thread ends the process if they do not hold."""
@@ -281,3 +277,15 @@ def about(config: Config) -> dict[str, str]:
         "version": VERSION, "node": config.name, "cluster": config.cluster,
         "zone_edition": ZONE_EDITION, "python": sys.version.split()[0],
     }  # fmt: skip
+
+
+def exit_for(error: BaseException) -> NodeExit:
+    """The code of a node that ended by itself."""
+    codes: dict[tuple[type[BaseException], ...], NodeExit] = {
+        (faults.FileLimit,): NodeExit.FILE_LIMIT,
+        (faults.Replaced,): NodeExit.REPLACED,
+        (faults.Damaged,): NodeExit.DAMAGED,
+        NEWER: NodeExit.NEWER_FORMAT,
+    }
+    found = (code for kinds, code in codes.items() if isinstance(error, kinds))
+    return next(found, NodeExit.DIED)

@@ -10,6 +10,7 @@ import structlog
 
 from ...statemachine.core.rocks_store import StoreLocked
 from ...statemachine.core.store import Corrupt
+from ...statemachine.model.record import UnknownFormat
 from ..node import damage
 from ..node.node import Node
 from ..node.node_spec import MemberAddresses, NodeSpec
@@ -26,6 +27,8 @@ from .exits import NodeCannotStart, NodeExit
 # an outage of all they need a moment.
 RENEW_TRIES = 6
 RENEW_SECONDS = 1.0
+# Log or state hold what only a newer version understands.
+NEWER = (faults.Unsupported, UnknownFormat)
 VERSION = metadata.version("raftsched")
 
 logs = structlog.get_logger("raftsched.cluster.ops.make_node")
@@ -96,7 +99,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         raise NodeCannotStart(NodeExit.DAMAGED, str(error)) from error
     except faults.FileLimit as error:
         raise NodeCannotStart(NodeExit.FILE_LIMIT, str(error)) from error
-    except faults.Unsupported as error:
+    except NEWER as error:
         raise NodeCannotStart(NodeExit.NEWER_FORMAT, str(error)) from error
     except faults.Refused as error:
         raise NodeCannotStart(NodeExit.FOLDER_LOCKED, str(error)) from error
