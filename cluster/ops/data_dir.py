@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from ..node.peer_info import FEATURE_LEVEL
 from ..node.removal import REMOVED
 from ..raft.disk import file_limit, sync_entries
 from .exits import NodeCannotStart, NodeExit
@@ -51,11 +52,11 @@ class Folder:
         with told(path):
             self._lock = _take(path)
         try:
-            if not fresh:
-                _check(path, cluster, node)
+            level = 0 if fresh else _check(path, cluster, node)
             with told(path):
                 _probe(path, room if fresh else PROBE_BYTES)
-            if fresh and whose:
+            claims = whose if fresh else level < FEATURE_LEVEL
+            if claims:
                 self.own()
         except BaseException:
             self.close()
@@ -115,13 +116,15 @@ def _take(path: Path) -> int:
     return lock
 
 
-def _check(path: Path, cluster: str, node: str) -> None:
-    """Raise CannotStart unless the folder is of this node."""
+def _check(path: Path, cluster: str, node: str) -> int:
+    """The highest level of a version that was here, or CannotStart unless the folder is of this
+    node and this version can read what lies in it."""
     file = path / IDENTITY
     try:
         with file.open("rb") as opened:
             said = json.loads(opened.read(IDENTITY_MAX))
         form, of_cluster, of_node = int(said["format"]), str(said["cluster"]), str(said["node"])
+        level = int(said.get("level", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NodeCannotStart(
             NodeExit.FOLDER_FOREIGN,
@@ -133,6 +136,13 @@ def _check(path: Path, cluster: str, node: str) -> None:
             NodeExit.NEWER_FORMAT,
             f"{path} has format {form}, this version knows {FORMAT}; start the version that wrote "
             f"it ({said.get('version', 'a newer one')}) or a newer one",
+        )
+    if level > FEATURE_LEVEL + 1:
+        raise NodeCannotStart(
+            NodeExit.NEWER_FORMAT,
+            f"{path} was used by version {said.get('version', '?')} of level {level}, and this one "
+            f"of level {FEATURE_LEVEL} reads what was written up to level {FEATURE_LEVEL + 1}; "
+            "start that version, or the one before it",
         )
     if of_cluster != cluster:
         raise NodeCannotStart(
@@ -146,6 +156,7 @@ def _check(path: Path, cluster: str, node: str) -> None:
             f"{path} belongs to the node {of_node!r}, this one is {node!r}; "
             "set `name` or `folder` right: a node's vote is in its folder",
         )
+    return level
 
 
 def _probe(path: Path, size: int) -> None:
@@ -167,6 +178,8 @@ def _write_identity(path: Path, cluster: str, node: str) -> None:
     """Whole or not at all: a crash leaves no half of it."""
     said = {
         "format": FORMAT,
+        # The highest of all versions that were here: one step back is possible, two are not.
+        "level": FEATURE_LEVEL,
         "cluster": cluster,
         "node": node,
         "version": metadata.version("raftsched"),

@@ -121,8 +121,9 @@ def test_the_identity_of_a_folder_keeps_its_fields(tmp_path: Path) -> None:
     data_dir.Folder(tmp_path, "c", "n1").close()
     written = json.loads((tmp_path / "node.json").read_text()) | {"version": "0.1.0"}
     (kept,) = held("node-json", {"json": json.dumps(written).encode()}).values()
-    (tmp_path / "node.json").write_bytes(kept)
-    data_dir.Folder(tmp_path, "c", "n1").close()
+    for older in (kept, b'{"format": 1, "cluster": "c", "node": "n1", "version": "0.1.0"}'):
+        (tmp_path / "node.json").write_bytes(older)
+        data_dir.Folder(tmp_path, "c", "n1").close()
 
 
 # What an operator keeps.
@@ -136,10 +137,10 @@ def test_a_backup_keeps_its_fields_and_is_read(tmp_path: Path) -> None:
         "files": [{"name": "state/CURRENT", "size": 2,
                    "sha256": "8dca7fb9ff39cd2d1d963be61b5bad7f4d0b02b44b4ac78f9bea1acd1d3d2f7c"}],
     }  # fmt: skip
-    assert set(told) == set(backup.Manifest.__struct_fields__)
+    assert set(told) == set(backup.ArchiveManifest.__struct_fields__)
     (kept,) = held("backup", {"manifest": json.dumps(told).encode()}).values()
     newer = json.dumps(json.loads(kept) | {"of_a_later_release": 1}).encode()
-    assert msgspec.json.decode(newer, type=backup.Manifest).format == backup.FORMAT
+    assert msgspec.json.decode(newer, type=backup.ArchiveManifest).format == backup.FORMAT
 
 
 # Where the records of the state lie.

@@ -6,10 +6,12 @@ below them what they mean. When a field was added, write the files anew and look
     RAFTSCHED_GOLDEN=write ./dev test tests/wire
 
 Only additions may show. A changed line means that nodes could no longer read what others wrote.
+A field more is a step of the record's format as well: see golden/fields.json and docs/formats.md.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +138,26 @@ def test_golden_bytes_keep_their_meaning(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_a_golden_file_sets_every_field(name: str) -> None:
     assert (GOLDEN / f"{name}.txt").read_text() == written(name)
+
+
+def parts_of(kind: type[Record | RecordPart]) -> str:
+    """How many fields it has, and those of its parts."""
+    hints = get_type_hints(kind)
+    found = [str(len(msgspec.structs.fields(kind)))]
+    for field in msgspec.structs.fields(kind):
+        found += [
+            f"{field.name}:{parts_of(part)}"
+            for part in [hints[field.name], *get_args(hints[field.name])]
+            if isinstance(part, type) and issubclass(part, RecordPart)
+        ]
+    return " ".join(found)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_field_more_is_a_step_of_the_format(name: str) -> None:
+    """Nothing writes this file: whoever steps a format adds a line, and changes none."""
+    known = json.loads((GOLDEN / "fields.json").read_text())
+    assert known[name][str(KINDS[name].FORMAT)] == parts_of(KINDS[name])
 
 
 def test_every_golden_file_has_its_record() -> None:

@@ -6,10 +6,12 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from raftsched.cluster.node.peer_info import FEATURE_LEVEL
 from raftsched.cluster.node.removal import note_removal
 from raftsched.cluster.ops.data_dir import FORMAT, Folder
 from raftsched.cluster.ops.exits import NodeCannotStart, NodeExit
@@ -131,6 +133,48 @@ def test_a_newer_format_is_refused_before_anything_is_written(tmp_path: Path) ->
     assert error.code == NodeExit.NEWER_FORMAT
     assert "9.9" in str(error)
     assert json.loads((tmp_path / "node.json").read_text()) == said
+
+
+def identity(folder: Path, **changed: object) -> dict[str, object]:
+    path = folder / "node.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    return dict(json.loads(path.read_text()))
+
+
+def test_a_version_one_level_newer_may_have_been_here_and_its_level_stays(tmp_path: Path) -> None:
+    """A step of an upgrade can be taken back."""
+    taken_before(tmp_path)
+    said = identity(tmp_path, level=FEATURE_LEVEL + 1, version="9.9")
+
+    Folder(tmp_path, "c", "n1").close()
+
+    assert json.loads((tmp_path / "node.json").read_text()) == said
+
+
+def test_a_version_two_levels_newer_was_here_and_this_one_is_refused(tmp_path: Path) -> None:
+    taken_before(tmp_path)
+    identity(tmp_path, level=FEATURE_LEVEL + 2, version="9.9")
+
+    error = refused(tmp_path)
+
+    assert error.code == NodeExit.NEWER_FORMAT
+    assert f"level {FEATURE_LEVEL + 2}" in str(error)
+    assert "9.9" in str(error)
+
+
+@pytest.mark.parametrize("former", [{"level": FEATURE_LEVEL - 1}, {}])
+def test_a_folder_of_an_older_version_gets_the_level_of_this_one(
+    tmp_path: Path, former: dict[str, object]
+) -> None:
+    taken_before(tmp_path)
+    said = {"format": 1, "cluster": "c", "node": "n1", "version": "0.0.1", **former}
+    (tmp_path / "node.json").write_text(json.dumps(said))
+
+    Folder(tmp_path, "c", "n1").close()
+
+    assert json.loads((tmp_path / "node.json").read_text()) == said | {
+        "level": FEATURE_LEVEL, "version": metadata.version("raftsched")
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("said", ["", "[]", "{}", '{"format": "x", "cluster": "c", "node": "n1"}'])
