@@ -30,7 +30,7 @@ class Gossip:
     def introduce(self, address: str, *, serving: bool, leads: bool) -> None:
         """Notify the others of this node: each interval, and at once when it has changed."""
         began = self._steps.seconds()
-        message = self._directory.words(
+        message = self._directory.message(
             address, self._version, serving=serving,
             met=self._directory.has_met(self._consensus.linked()),
             workers=len(self._sessions.by_worker), bootstrap=self._bootstrap.digest,
@@ -42,7 +42,7 @@ class Gossip:
     def received(self, peer: str, text: bytes, now_ms: int) -> None:
         """Take what another node says of itself."""
         began = self._steps.seconds()
-        info = self._directory.told(peer, text)
+        info = self._directory.received(peer, text)
         if info is not None:
             self._zones.soon(info.zones_in_use, now_ms)
         self._steps.end("gossip", began)

@@ -82,7 +82,7 @@ class PeerDirectory:
         """That of this node's state as it was; None when that is too long ago, or to come."""
         return self._fingerprints.get(revision)
 
-    def words(
+    def message(
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
         workers: int = 0, bootstrap: bytes = b"", zones_in_use: Iterable[str] = (),
     ) -> bytes:  # fmt: skip
@@ -129,21 +129,21 @@ class PeerDirectory:
                     found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
         return found
 
-    def told(self, peer: str, text: bytes) -> NodeInfo | None:
+    def received(self, peer: str, text: bytes) -> NodeInfo | None:
         """Take what a peer says of itself; None if it cannot be read."""
         try:
-            said = msgspec.json.decode(text, type=NodeInfo)
+            message = msgspec.json.decode(text, type=NodeInfo)
         except msgspec.DecodeError as error:
             # A later release may say other things; nothing depends on these words.
             logger.warning("what %s tells of itself cannot be read: %s", peer, error)
             return None
-        skew_ms = said.wall_ms - self.wall_ms()
-        info = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
+        skew_ms = message.wall_ms - self.wall_ms()
+        info = msgspec.structs.replace(message, heard_at=self.seconds(), wall_skew_ms=skew_ms)
         self.peer_infos[peer] = info
         self.any_bootstrap = any(one.bootstrap for one in self.peer_infos.values())
-        mine = self._fingerprints.get(said.revision)
+        mine = self._fingerprints.get(message.revision)
         if mine is not None:
-            self._compare(peer, mine.hex() == said.fingerprint, said.revision)
+            self._compare(peer, mine.hex() == message.fingerprint, message.revision)
         return info
 
     def fresh(self) -> dict[str, NodeInfo]:

@@ -401,13 +401,13 @@ async def test_a_node_that_is_ahead_of_its_leader_is_named(
     async with cluster(tmp_path, 3) as nodes:
         leader = leader_of(nodes)
         odd = followers_of(nodes)[0]
-        words = odd.node.directory.words
+        words = odd.node.directory.message
 
         def ahead(said: bytes) -> bytes:
             about = msgspec.json.decode(said, type=NodeInfo)
             return msgspec.json.encode(msgspec.structs.replace(about, revision=about.revision + 9))
 
-        odd.node.directory.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
+        odd.node.directory.message = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
         peer_infos = leader.node.directory.peer_infos
         await until(
             lambda: odd.name in peer_infos and peer_infos[odd.name].revision > leader.node.revision

@@ -36,7 +36,7 @@ class Room:
     def hear(self, peer: str, skew_ms: int = 0) -> None:
         wall_ms = self.true_ms() + skew_ms
         other = PeerDirectory(peer, Applied(MemoryStore()), lambda: wall_ms, self.seconds)
-        self.known.told(peer, other.words("", "test", serving=True))
+        self.known.received(peer, other.message("", "test", serving=True))
 
     def look(self, voters: list[str] | None = None) -> int:
         return self.clock.look(self.known, VOTERS if voters is None else voters, MOST_MS)
@@ -167,7 +167,7 @@ def test_who_was_replaced_does_not_count_when_most_differ(room: Room) -> None:
         other = Applied(MemoryStore())
         other.meta.fingerprint = b"another"
         words = PeerDirectory(peer, other, room.wall_ms, room.seconds)
-        room.known.told(peer, words.words("", "test", serving=True))
+        room.known.received(peer, words.message("", "test", serving=True))
 
     for gone in ("n4", "n5"):
         room.hear(gone)

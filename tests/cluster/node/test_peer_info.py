@@ -23,9 +23,9 @@ def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
     with monkeypatch.context() as old:
         old.setattr(build, "zones_digest", lambda: "old")
         words = say(other)
-    first.told("n2", words)
+    first.received("n2", words)
     names = list(build.zone_names())[:64]
-    words = first.words("h:1", "1", serving=True, workers=10**6, zones_in_use=names)
+    words = first.message("h:1", "1", serving=True, workers=10**6, zones_in_use=names)
     assert "Asia/Tokyo" in words.decode()
 
     message, _ = decode(encode(NodeNotice(1, words), 1))
@@ -34,12 +34,12 @@ def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
 
 
 def say(one: PeerDirectory) -> bytes:
-    return one.words("h:1", "1", serving=True)
+    return one.message("h:1", "1", serving=True)
 
 
 def test_members_alike_say_nothing_of_zones() -> None:
     first, other = made("n1"), made("n2")
-    first.told("n2", say(other))
+    first.received("n2", say(other))
 
     assert first.differences() == []
     assert first.lacking() == {}
@@ -60,10 +60,10 @@ def test_a_zone_that_a_member_lacks_is_known_by_its_name(monkeypatch: pytest.Mon
         old.setattr(build, "zone_names", lambda: frozenset({"UTC", "Europe/Berlin"}))
         old.setattr(build, "zones_digest", lambda: "old")
         old.setattr(build, "build", lambda: "b0")
-        other.told("n1", new_words)
+        other.received("n1", new_words)
         words = say(other)
 
-    first.told("n2", words)
+    first.received("n2", words)
 
     assert first.lacking()["Asia/Tokyo"] == "n2"
     assert "Europe/Berlin" not in first.lacking()
