@@ -66,8 +66,8 @@ TWO_ENDS: set[str] = {
 NAMED_TWICE: set[str] = {
     "Asked", "Batch", "Bench", "Book", "Call", "Client", "Clock", "Cluster", "Crowd", "Disk",
     "Driver", "Entry", "Failure", "Fault", "Field", "FieldFault", "Finding", "Found", "Hand",
-    "Held", "Job", "Journal", "Limits", "Line", "Links", "Load", "Node", "Offer", "Outcome",
-    "Peer", "Plan", "Progress", "Reader", "Reading", "Record", "Refused", "Report", "Run",
+    "Job", "Journal", "Limits", "Line", "Links", "Load", "Node", "Offer", "Outcome",
+    "Peer", "Plan", "Reader", "Reading", "Record", "Refused", "Report", "Run",
     "Session", "Settings", "Spans", "Steps", "Term", "Told", "Unreadable", "Violation", "Waits",
     "Worker", "Workers", "World",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from ...cluster.raft.disk import FULL
 from ...cluster.raft.faults import Fatal
 from ...cluster.raft.journal import Batch
 from ...cluster.raft.message import Introduce, decode, encode
-from ...cluster.raft.outbox import Job
+from ...cluster.raft.outbox import HelperJob
 from ...cluster.raft.port import Machine
 from ...cluster.raft.raft import Raft
 from .disk import SimDisk
@@ -45,7 +45,7 @@ class SimNode:
         self.lives_applied = 0
         self.timer_at = float("inf")
         self.batch: Batch | None = None
-        self.job: Job | None = None
+        self.job: HelperJob | None = None
         self.led = False
 
     # Its clock.

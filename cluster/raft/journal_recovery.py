@@ -51,7 +51,7 @@ class Recovered:
         if last is not None:
             self._clean_tail(last)
 
-    def _take_segment(self, part: segment.Found) -> None:
+    def _take_segment(self, part: segment.SegmentFound) -> None:
         header = part.header
         if header.reset or not self.segments:
             self.index.clear()
@@ -106,7 +106,7 @@ class Recovered:
         self.base_index, self.base_term = record.index - 1, record.prev_term
         self.configs = [c for c in self.configs if c[0] < record.index]
 
-    def _clean_tail(self, last: segment.Found) -> None:
+    def _clean_tail(self, last: segment.SegmentFound) -> None:
         """Overwrite a torn tail: a part of it must not become valid behind a later record."""
         disk, path = self.disk, segment.path_of(self.folder, self.number)
         if last.torn:

@@ -13,7 +13,7 @@ _LAST = 1 << 62  # Above every term.
 
 
 @dataclass(slots=True)
-class Run:
+class EntryRun:
     """Consecutive entries in one segment: where each starts."""
 
     number: int
@@ -29,7 +29,7 @@ class LogIndex:
     """Four bytes for each entry, and a row for each term. It knows those in force only."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[EntryRun] = []
         self.terms: list[tuple[int, int]] = []  # (first index, term), rising
 
     def clear(self) -> None:
@@ -42,13 +42,13 @@ class LogIndex:
         """Return the first known index that has the same term as `index` without a gap."""
         return self.terms[bisect.bisect_right(self.terms, (index, _LAST)) - 1][0]
 
-    def run_of(self, index: int) -> Run:
+    def run_of(self, index: int) -> EntryRun:
         return self.runs[bisect.bisect_right(self.runs, index, key=lambda r: r.first) - 1]
 
     def add(self, index: int, term: int, segment: int, offset: int) -> None:
         run = self.runs[-1] if self.runs else None
         if run is None or run.number != segment or run.last + 1 != index:
-            run = Run(segment, index)
+            run = EntryRun(segment, index)
             self.runs.append(run)
         run.offsets.append(offset)
         if not self.terms or self.terms[-1][1] != term:

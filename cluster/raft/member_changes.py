@@ -8,7 +8,7 @@ from .members import Members
 from .membership import CONFIG_MAX, Configuration
 from .node_state import NodeState
 from .port import Reply
-from .progress import Progress
+from .progress import FollowerProgress
 from .proposals import Proposals
 from .replication import Replication
 
@@ -122,7 +122,7 @@ class MemberChanges:
                 return True
         return False
 
-    def caught_up(self, progress: Progress) -> bool:
+    def caught_up(self, progress: FollowerProgress) -> bool:
         left = self.node.journal.last_index - progress.match
         behind_noop = progress.match < self.replication.noop_index
         return not progress.probing and not behind_noop and left <= self.node.settings.apply_step

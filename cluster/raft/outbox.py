@@ -54,7 +54,7 @@ class Outbox:
 
 
 @dataclass
-class Job:
+class HelperJob:
     """Work for the helper thread; `done` is called on the loop with what `run` returned."""
 
     name: str
@@ -62,4 +62,4 @@ class Job:
     done: Callable[[Any], None]
 
 
-Jobs = deque[Job]
+HelperJobs = deque[HelperJob]

@@ -9,7 +9,7 @@ BACKOFF_MAX = 2.0
 
 
 @dataclass(slots=True)
-class Progress:
+class FollowerProgress:
     """`match` is durable there and equal to ours; `next` is what to send.
 
     While probing, one append at a time is under way, to find where the logs agree. Otherwise

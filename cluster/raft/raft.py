@@ -44,7 +44,7 @@ from .message import (
     VoteReply,
 )
 from .node_state import NodeState
-from .outbox import Jobs, Outbox
+from .outbox import HelperJobs, Outbox
 from .port import Disk, Machine, Reply, Settings, Status, Watcher
 from .proposals import Proposals
 from .reads import Reads
@@ -96,7 +96,7 @@ class Raft:
         self.members.follow_log()
         begin_at_state(node, self.members, self.snapshots, machine)
         self.outbox = Outbox(journal, settings.outbox_max, settings.outbox_bytes)
-        self.jobs = Jobs()
+        self.jobs = HelperJobs()
         self.notified_removal = False
         self.make_parts(dict(sorted(contacts.items())))
         if node.bereft:

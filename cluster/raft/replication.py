@@ -22,7 +22,7 @@ from .message import Append, AppendAck, Heartbeat, HeartbeatAck
 from .node_state import NodeState
 from .outbox import Outbox
 from .port import Watcher
-from .progress import Progress
+from .progress import FollowerProgress
 from .snapshot_sender import SnapshotSender
 from .witness import Witness
 
@@ -117,7 +117,7 @@ class Replication:
             if peer == self.node.me or same:
                 continue
             # What a former disk had acknowledged is not on this one.
-            self.progress[peer] = Progress(
+            self.progress[peer] = FollowerProgress(
                 self.journal.last_index + 1, now, member.incarnation, probe_at=now
             )
 
@@ -139,7 +139,9 @@ class Replication:
             if peer in self.members.connected:
                 self.feed(peer, progress, now, shared)
 
-    def feed(self, peer: str, progress: Progress, now: float, shared: dict[int, Append]) -> None:
+    def feed(
+        self, peer: str, progress: FollowerProgress, now: float, shared: dict[int, Append]
+    ) -> None:
         if progress.lacks:
             # Its journal is whole, so it goes on as any other beside this.
             progress.lacks = progress.lacks if now < progress.lacks_until else 0
@@ -164,7 +166,9 @@ class Replication:
         else:
             self.stream(peer, progress, now, shared)
 
-    def stream(self, peer: str, progress: Progress, now: float, shared: dict[int, Append]) -> None:
+    def stream(
+        self, peer: str, progress: FollowerProgress, now: float, shared: dict[int, Append]
+    ) -> None:
         while (
             progress.next <= self.journal.last_index
             and progress.in_flight < self.settings.window_bytes
@@ -211,7 +215,9 @@ class Replication:
             # Of several refusals to what was under way the first counts: `probe` forgets the rest.
             progress.probe(min(progress.next, ack.at, self.journal.last_index + 1), now)
 
-    def answer_of(self, peer: str, incarnation: int, term: int, now: float) -> Progress | None:
+    def answer_of(
+        self, peer: str, incarnation: int, term: int, now: float
+    ) -> FollowerProgress | None:
         """Return the progress an answer is about, if it is for this leader in this term."""
         member = self.members.config.members.get(peer)
         replaced = member is not None and member.incarnation != incarnation

@@ -22,7 +22,7 @@ def numbers(disk: Disk, folder: str) -> list[int]:
     return sorted(int(n.removesuffix(SUFFIX)) for n in names if n.endswith(SUFFIX))
 
 
-class Found(NamedTuple):
+class SegmentFound(NamedTuple):
     """What a segment holds: its records up to the first that is not intact."""
 
     header: Header
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     unsure: bytes
 
 
-def read(disk: Disk, folder: str, number: int) -> Found | None:
+def read(disk: Disk, folder: str, number: int) -> SegmentFound | None:
     """Return None for a segment whose creation did not get as far as its first record."""
     path = path_of(folder, number)
     data = disk.read(path, 0, disk.size(path))
@@ -53,7 +53,7 @@ def read(disk: Disk, folder: str, number: int) -> Found | None:
     if torn and promised_beyond(data, header.journal_id, number, end):
         raise Damaged(f"{path}: damaged at byte {end}, before a point known as durable. {ADVICE}")
     unsure = next((r.offset for r in reversed(records) if r.kind == SEAL), HEADER_BYTES)
-    return Found(header, records, end, crc, torn, unsure, data[unsure:end])
+    return SegmentFound(header, records, end, crc, torn, unsure, data[unsure:end])
 
 
 def written(data: bytes) -> int:

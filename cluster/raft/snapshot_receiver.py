@@ -12,7 +12,7 @@ from .manifest import Manifest, folder_of
 from .members import Members
 from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
 from .node_state import NodeState
-from .outbox import Job, Jobs, Outbox
+from .outbox import HelperJob, HelperJobs, Outbox
 from .port import Machine
 from .proposals import Proposals
 from .snapshot import Snapshots
@@ -27,7 +27,7 @@ class SnapshotReceiver:
         node: NodeState,
         members: Members,
         outbox: Outbox,
-        jobs: Jobs,
+        jobs: HelperJobs,
         sender: SnapshotSender,
         proposals: Proposals,
     ) -> None:
@@ -85,7 +85,7 @@ class SnapshotReceiver:
                 self.fetch_more(peer, incoming.asked_at)
 
             incoming.busy = True
-            self.jobs.append(Job("write snapshot", work, written))
+            self.jobs.append(HelperJob("write snapshot", work, written))
 
     def tick(self, now: float) -> None:
         """Ask again for chunks that did not come, of whoever leads now."""
@@ -130,7 +130,7 @@ class SnapshotReceiver:
             else:
                 self.discard(incoming)
 
-        self.jobs.append(Job("install snapshot", put_in_place, done))
+        self.jobs.append(HelperJob("install snapshot", put_in_place, done))
 
     def discard(self, incoming: Incoming) -> None:
         """It is not what its manifest says, or was damaged before it was sent. It is fetched anew

@@ -12,9 +12,9 @@ from collections.abc import Set
 from .manifest import FileOf, Manifest
 from .message import BadCopy, Chunk, Fetch, Offer
 from .node_state import NodeState
-from .outbox import Job, Jobs, Outbox
+from .outbox import HelperJob, HelperJobs, Outbox
 from .port import Machine
-from .progress import Progress
+from .progress import FollowerProgress
 from .snapshot import Snapshots
 
 VERIFY_AGAIN = 60.0  # Seconds; reading gigabytes again is not to be had for a message each time.
@@ -24,16 +24,21 @@ class SnapshotSender:
     """See the head of this file."""
 
     def __init__(
-        self, node: NodeState, outbox: Outbox, jobs: Jobs, snapshots: Snapshots, machine: Machine
+        self,
+        node: NodeState,
+        outbox: Outbox,
+        jobs: HelperJobs,
+        snapshots: Snapshots,
+        machine: Machine,
     ) -> None:
         self.node, self.journal, self.settings = node, node.journal, node.settings
         self.outbox, self.jobs = outbox, jobs
         self.snapshots, self.machine = snapshots, machine
-        self.progress: dict[str, Progress] = {}  # What a leader knows of the others.
+        self.progress: dict[str, FollowerProgress] = {}  # What a leader knows of the others.
         self.making = False
         self.verified: dict[int, float] = {}  # Which of our snapshots were read again, and when.
 
-    def offer(self, peer: str, progress: Progress, now: float) -> None:
+    def offer(self, peer: str, progress: FollowerProgress, now: float) -> None:
         latest = self.snapshots.latest
         if latest is None or latest.index < max(self.journal.base_index, progress.lacks):
             self.make_snapshot()
@@ -65,7 +70,7 @@ class SnapshotSender:
         def written(made: tuple[int, list[FileOf]]) -> None:
             self.publish_snapshot(max(index, made[0]), *made)
 
-        self.jobs.append(Job("checkpoint", work, written))
+        self.jobs.append(HelperJob("checkpoint", work, written))
 
     def publish_snapshot(self, index: int, state: int, files: list[FileOf]) -> None:
         """Name the snapshot: the state may hold more than when it was asked for."""
@@ -76,7 +81,9 @@ class SnapshotSender:
         manifest = Manifest(index, self.journal.term_at(index), state, configs, files)
         manifest.check()
         work = self.snapshots.publish(manifest)
-        self.jobs.append(Job("publish snapshot", work, lambda _: self.snapshot_made(manifest)))
+        self.jobs.append(
+            HelperJob("publish snapshot", work, lambda _: self.snapshot_made(manifest))
+        )
 
     def snapshot_made(self, manifest: Manifest) -> None:
         self.making = False
@@ -87,7 +94,7 @@ class SnapshotSender:
         old = self.snapshots.add(manifest, on_offer)
         if old:
             work = self.snapshots.removal(old)
-            self.jobs.append(Job("remove old snapshots", work, lambda _: None))
+            self.jobs.append(HelperJob("remove old snapshots", work, lambda _: None))
 
     def on_fetch(self, peer: str, fetch: Fetch, now: float) -> None:
         progress = self.progress.get(peer)
@@ -112,7 +119,7 @@ class SnapshotSender:
         if manifest is not None and not again:
             self.verified[message.snapshot] = now
             work = self.snapshots.verification(manifest, self.machine.check)
-            self.jobs.append(Job("verify snapshot", work, lambda _: None))
+            self.jobs.append(HelperJob("verify snapshot", work, lambda _: None))
 
     # The journal behind a snapshot.
 

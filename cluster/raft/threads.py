@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from .disk import LACKS
 from .disk_errors import disk_failed, lacking
 from .journal import Batch, Journal
-from .outbox import Job, Jobs
+from .outbox import HelperJob, HelperJobs
 from .port import Settings, Steps
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Core(Protocol):
     me: str
     settings: Settings
     journal: Journal
-    jobs: Jobs
+    jobs: HelperJobs
 
     @property
     def journal_full(self) -> bool:
@@ -121,7 +121,7 @@ class BulkThread:
     def __init__(self, turns: Turns) -> None:
         self.turns, self.core = turns, turns.core
         self.thread = ThreadPoolExecutor(1, "bulk")
-        self._job: Job | None = None
+        self._job: HelperJob | None = None
 
     def begin(self) -> None:
         if self._job is None and self.core.jobs:
@@ -172,8 +172,10 @@ class BulkThread:
                 elif made is not None:
                     future.set_result(made)
             elif made is not None:
-                self.core.jobs.append(Job(f"undo: {name}", lambda: undo(made), lambda _: None))
+                self.core.jobs.append(
+                    HelperJob(f"undo: {name}", lambda: undo(made), lambda _: None)
+                )
 
-        self.core.jobs.append(Job(name, run, done))
+        self.core.jobs.append(HelperJob(name, run, done))
         self.turns.wake()
         return await future

@@ -16,7 +16,7 @@ from .segment import ADVICE
 
 
 @dataclass(slots=True)
-class Held:
+class KnownDisk:
     """What one disk has had for sure: its term, and committed entries up to an index."""
 
     disk: int
@@ -29,7 +29,7 @@ class Witness:
 
     def __init__(self, node: NodeState) -> None:
         self.node = node
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, KnownDisk] = {}
         self.committed = 0  # The highest index that anybody sent as committed.
 
     @property
@@ -54,7 +54,7 @@ class Witness:
         self.committed = max(self.committed, index)
         self.holds(peer, disk, index)
 
-    def of(self, peer: str) -> Held | None:
+    def of(self, peer: str) -> KnownDisk | None:
         """What is known of the disk of a peer."""
         return self._held.get(peer)
 
@@ -68,10 +68,10 @@ class Witness:
         held = self._disk(peer, disk)
         held.index = max(held.index, index)
 
-    def _disk(self, peer: str, disk: int) -> Held:
+    def _disk(self, peer: str, disk: int) -> KnownDisk:
         held = self._held.get(peer)
         if held is None or held.disk != disk:
-            held = self._held[peer] = Held(disk)
+            held = self._held[peer] = KnownDisk(disk)
         return held
 
     def forget(self, peer: str) -> None:
