@@ -286,7 +286,27 @@ async def test_a_name_of_somebody_else_is_not_ours(host: str, status: int, gatew
     assert got.status == status
 
 
-async def test_a_wait_ends_when_its_caller_leaves(gateway: Served, stage: Stage) -> None:
+async def test_a_wait_that_nobody_waits_for_ends(stage: Stage) -> None:
+    async with serving(stage.endpoints, Settings(Limits(streams=1))) as gateway:
+        await gateway.ask("POST", "/v1/jobs", JOB)
+        run = (await gateway.ask("POST", "/v1/jobs/report:trigger", {})).body
+        path = f"/v1/runs/{run['id']}:wait?timeout=60s"
+        _, writer = await asyncio.open_connection(gateway.host, gateway.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        while not any(isinstance(one, run_pb2.WaitRunRequest) for one in heard(stage)):
+            await asyncio.sleep(0.01)
+        assert (await gateway.ask("GET", path)).status == 429
+        writer.close()
+        async with asyncio.timeout(20):
+            while True:
+                got = await gateway.ask("GET", f"/v1/runs/{run['id']}:wait?timeout=0.01s")
+                if got.status == 200:
+                    break
+                await asyncio.sleep(0.02)
+        assert got.body["state"] == "RUN_STATE_PENDING"
+
+
+async def test_a_wait_is_answered_when_the_run_ends(gateway: Served, stage: Stage) -> None:
     await gateway.ask("POST", "/v1/jobs", JOB)
     run = (await gateway.ask("POST", "/v1/jobs/report:trigger", {})).body
     waiting = asyncio.create_task(gateway.ask("GET", f"/v1/runs/{run['id']}:wait?timeout=20s"))
