@@ -115,7 +115,7 @@ class Life:
         virtual: VirtualClock | None,
     ) -> None:  # fmt: skip
         self.config = config
-        self.peer_locks = tls.PeerLocks(config, contexts)
+        self.renewals = [tls.Renewal("tls.peer", config.tls.peer, contexts or ())]
         self._expiries_at = 0.0
         # Why it ended by itself; empty if it did not.
         self.why = ""
@@ -138,6 +138,9 @@ class Life:
         self.http = HttpPort(
             metrics.registry, self.checks, about(config), config.tls.server, node.steps
         )
+        if self.http.context is not None:
+            files = config.tls.server
+            self.renewals.append(tls.Renewal("tls.server of HTTP", files, (self.http.context,)))
 
     async def start(self) -> None:
         """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""
@@ -189,7 +192,8 @@ class Life:
 
     def _renew(self) -> None:
         """Take certificates that have changed, and see how long they are valid."""
-        self.peer_locks.look()
+        for renewal in self.renewals:
+            renewal.look()
         now = self.node.spec.seconds()
         if now >= self._expiries_at:
             # A handshake with a long key takes some milliseconds of the loop.

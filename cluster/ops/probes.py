@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -73,6 +74,9 @@ class HttpPort:
                 ssl_keyfile=files.key_file or None,
             )
         )  # fmt: skip
+        self._server.config.load()
+        # That of its connections, whose certificate may be renewed; None without TLS.
+        self.context: ssl.SSLContext | None = self._server.config.ssl
         # And when they may be written again.
         self._written, self._again_at = b"", float("-inf")
         self._task: asyncio.Task[None] | None = None

@@ -53,7 +53,7 @@ def server(config: Config) -> Server:
     files = config.tls.server
     if not files.certificate_file:
         return None
-    _check(config)
+    _check("tls.server", files)
     stamp = Stamp(files)
 
     def read() -> grpc.ServerCertificateConfiguration:
@@ -66,7 +66,7 @@ def server(config: Config) -> Server:
         if not stamp.changed():
             return None
         try:
-            _check(config)
+            _check("tls.server", files)
             found = read()
         except (ConfigWrong, OSError) as error:
             stamp.refused("tls.server", error)
@@ -110,29 +110,30 @@ class Stamp:
                      section, error)  # fmt: skip
 
 
-class PeerLocks:
-    """The locks between nodes, which take new certificates while they are in use: connections that
+class Renewal:
+    """Gives contexts the certificates of files that change while they are in use: connections that
     stand go on, each new one shows the new certificate."""
 
-    def __init__(self, config: Config, contexts: Contexts) -> None:
-        self._files, self._contexts = config.tls.peer, contexts
-        self._stamp = Stamp(self._files) if contexts is not None else None
+    def __init__(self, section: str, files: Files, contexts: tuple[ssl.SSLContext, ...]) -> None:
+        self._section, self._files, self._contexts = section, files, contexts
+        self._stamp = Stamp(files) if contexts else None
 
     def look(self) -> None:
         """Take what has changed. To be called now and then."""
         files, stamp = self._files, self._stamp
-        if self._contexts is None or stamp is None or not stamp.changed():
+        if stamp is None or not stamp.changed():
             return
         try:
             # Key and certificate of two pairs would spoil the contexts that are in use.
-            mutual(files.ca_file, files.certificate_file, files.key_file)
+            _check(self._section, files)
             for context in self._contexts:
-                context.load_verify_locations(files.ca_file)
+                if files.ca_file and context.verify_mode != ssl.CERT_NONE:
+                    context.load_verify_locations(files.ca_file)
                 context.load_cert_chain(files.certificate_file, files.key_file)
-        except (ssl.SSLError, OSError) as error:
-            stamp.refused("tls.peer", error)
+        except (ConfigWrong, ssl.SSLError, OSError) as error:
+            stamp.refused(self._section, error)
             return
-        stamp.taken("tls.peer")
+        stamp.taken(self._section)
 
 
 def expiries(config: Config) -> dict[str, float]:
@@ -229,14 +230,13 @@ def _why(error: ssl.SSLError) -> str:
     return getattr(error, "verify_message", "") or error.reason or str(error)
 
 
-def _check(config: Config) -> None:
+def _check(section: str, files: Files) -> None:
     """gRPC would accept anything here, and say no to every client later."""
-    files = config.tls.server
     try:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca_file or None)
         context.load_cert_chain(files.certificate_file, files.key_file)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigWrong([f"tls.server: the files do not make a certificate: {error}"]) from error
+        raise ConfigWrong([f"{section}: the files do not make a certificate: {error}"]) from error
 
 
 def _bytes(file: str) -> bytes | None:

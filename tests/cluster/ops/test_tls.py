@@ -12,10 +12,13 @@ from pathlib import Path
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 
 from raftsched.cluster.ops import tls
 from raftsched.cluster.ops.config import Config
 from raftsched.cluster.ops.config_load import load
+from raftsched.cluster.ops.probes import HttpPort
+from raftsched.cluster.raft.transport import split
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="makes its certificates with openssl"
@@ -79,17 +82,17 @@ def test_nodes_show_a_new_certificate_on_each_new_connection(tmp_path: Path) -> 
     made = config(tmp_path)
     contexts = tls.peer_contexts(made)
     assert contexts is not None
-    locks = tls.PeerLocks(made, contexts)
+    renewal = tls.Renewal("tls.peer", made.tls.peer, contexts)
     assert peer_serial(contexts, tmp_path) == 11
     make(tmp_path, 12)
-    locks.look()
+    renewal.look()
     assert peer_serial(contexts, tmp_path) == 12
     # What makes no pair is not taken, and what was taken goes on.
     (tmp_path / "n1.key").write_text("nonsense")
-    locks.look()
+    renewal.look()
     assert peer_serial(contexts, tmp_path) == 12
     make(tmp_path, 13)
-    locks.look()
+    renewal.look()
     assert peer_serial(contexts, tmp_path) == 13
 
 
@@ -119,10 +122,30 @@ async def test_clients_are_shown_a_new_certificate(tmp_path: Path) -> None:
         await server.stop(0)
 
 
-async def client_serial(port: int, folder: Path) -> int:
+async def test_http_shows_a_new_certificate(tmp_path: Path) -> None:
+    """Seen before: the one of the start, until the next start."""
+    made = config(tmp_path)
+    files = made.tls.server
+    http = HttpPort(CollectorRegistry(), dict, {}, files)
+    assert http.context is not None
+    renewal = tls.Renewal("tls.server of HTTP", files, (http.context,))
+    port = split(await http.start("127.0.0.1:0"))[1]
+    try:
+        assert await client_serial(port, tmp_path, "http/1.1") == 11
+        make(tmp_path, 12)
+        renewal.look()
+        assert await client_serial(port, tmp_path, "http/1.1") == 12
+        (tmp_path / "n1.pem").write_text("nonsense")
+        renewal.look()
+        assert await client_serial(port, tmp_path, "http/1.1") == 12
+    finally:
+        await http.stop()
+
+
+async def client_serial(port: int, folder: Path, speaks: str = "h2") -> int:
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols([speaks])
 
     def connect() -> int:
         with (
