@@ -377,7 +377,7 @@ def run(
 
     The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
     callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
-    an older build to this one, back, and up again, one after the other.
+    an older build to this one and back, one after the other; in 30 s or more up again, too.
     """
     import asyncio
 

@@ -14,6 +14,7 @@ LEADER, FOLLOWER, ANY, MAJORITY, ALL = "leader", "follower", "any", "majority", 
 # In `upgrade`: a node of the older build, or of the present one.
 OLD, NEW = "old", "new"
 UPGRADE = "upgrade"
+AGAIN_S = 30.0  # The shortest in which all nodes go up a second time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,12 @@ def plan(scenario: str, seconds: float, seed: int, nodes: int = 3) -> list[Plann
 
 
 def upgrade(dice: random.Random, seconds: float, nodes: int) -> list[Planned]:
-    """All nodes to the present build, one after the other, and back; then again, and leaders die
-    between."""
-    up, back = ("upgrade", OLD), ("rollback", NEW)
-    again = [step for _ in range(nodes) for step in (up, ("kill", LEADER))]
-    steps = [up] * nodes + [back] * nodes + again
+    """All nodes to the present build, one after the other, and back, and a leader dies among both
+    builds; if there is time, once more with a death behind each."""
+    up, back, dies = ("upgrade", OLD), ("rollback", NEW), ("kill", LEADER)
+    steps = [up, dies, *[up] * (nodes - 1), *[back] * nodes]
+    if seconds >= AGAIN_S:
+        steps += [up, dies] * nodes
     every = (seconds - 4) / len(steps)
     most = min(1.0, every / 2)
     return [

@@ -57,17 +57,15 @@ def test_promises_are_kept_where_the_kernel_cuts_the_links(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE_S)
-def test_nodes_go_to_this_build_and_back_and_again_under_load(tmp_path: Path) -> None:
+def test_nodes_go_to_this_build_and_back_under_load(tmp_path: Path) -> None:
     try:
         older = builds.from_git(tmp_path)
     except ProcessFailed as error:
         pytest.skip(f"no older build here: {error}")
     place = ["--with", str(tmp_path / older.name)]
-    code, found, words = chaos(tmp_path, "upgrade", "--seconds", "20", *place)
+    code, found, words = chaos(tmp_path, "upgrade", "--seconds", "10", *place)
     assert (code, found["verdict"]) == (0, "ok"), words
-    assert [step["step"] for step in found["steps"]] == [
-        *["upgrade"] * 3, *["rollback"] * 3, *["upgrade"] * 3
-    ]  # fmt: skip
+    assert [step["step"] for step in found["steps"]] == ["upgrade"] * 3 + ["rollback"] * 3
     assert found["faults_without_sign"] == 0
     assert all(step["firings"] for step in found["steps"])
 
