@@ -25,6 +25,9 @@ LOG = logging.getLogger("raftsched.worker")
 TICK_S = 0.25
 # Waits between two streams: each longer by half than the one before, spread by half either way.
 WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 2.0
+# After a stream that lived, whose leader has died perhaps: an election takes some 5 ms, and a node
+# that knows no leader holds the next stream until it does. Spread in the same way.
+WAIT_LIVED_S = 0.01
 # A stream that was welcome for so long was no failure, however it ended.
 LIVED_S = 1.0
 # Words on who leads that are followed at once, until one leads to a welcome.
@@ -56,6 +59,7 @@ class Pauses:
         """After a stream that was welcome for so long; 0 if it never was."""
         if lived_s >= LIVED_S:
             self.failures = 0
+            return WAIT_LIVED_S * self._chance.uniform(0.5, 1.5)
         self.failures += 1
         wait = backoff(self.failures, WAIT_FIRST_S, WAIT_MAX_S, WAIT_GROWTH)
         return wait * self._chance.uniform(0.5, 1.5)

@@ -638,7 +638,9 @@ def test_pauses_grow_differ_and_begin_anew_only_after_a_stream_that_lived() -> N
     assert flapping[0] <= 0.075
     assert len(set(flapping)) == 30
     assert 1 <= min(flapping[15:]) <= max(flapping) <= 3
-    assert pauses.next(lived_s=60) <= 0.075
+    # Its leader died, perhaps: another one is there within milliseconds.
+    assert 0.005 <= pauses.next(lived_s=60) <= 0.015
+    assert 0.025 <= pauses.next(lived_s=0.1) <= 0.075
 
 
 async def test_what_breaks_in_the_worker_itself_ends_it_loudly(
