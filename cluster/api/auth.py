@@ -1,9 +1,9 @@
 """Who calls, and what they may do: access tokens, looked up by the hash of their secret.
 
 Where `tokens` is on, nobody may call before the first one was made, which takes the secret from a
-node's folder (bootstrap.py). Elsewhere a cluster without tokens takes everybody for an admin. The
-first token closes it, so it must be one that can make others; the last such one stays, so a closed
-cluster stays closed.
+node's folder (bootstrap_token.py). Elsewhere a cluster without tokens takes everybody for an admin.
+The first token closes it, so it must be one that can make others; the last such one stays, so a
+closed cluster stays closed.
 """
 
 from __future__ import annotations

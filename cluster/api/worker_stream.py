@@ -123,7 +123,7 @@ class WorkStream:
         # The redirect is said, and nothing comes behind it.
         self._over = False
 
-    # What the session tells; see sessions.Deliver.
+    # What the session tells; see WorkerSink.
 
     def pre_serialize(self, words: Messages) -> None:
         if len(self._pre_serialized) >= PRE_SERIALIZED_MAX:

@@ -45,7 +45,7 @@ Stop = worker_pb2.Stop
 
 
 class Poll:
-    """A call that waits for leases; see sessions.Deliver."""
+    """A call that waits for leases; see WorkerSink."""
 
     def __init__(self) -> None:
         self.taken: list[worker_pb2.Lease] = []

@@ -26,7 +26,7 @@ from ..raft.manifest import MANIFEST
 # With the index of a change, the change, and where history stands after it.
 Listener = Callable[[int, machine.Prepared, MetaRecord], None]
 PREFIX = "state-"
-RENEWING = "renewing"  # Where a new cluster's state is made; see renewal.py.
+RENEWING = "renewing"  # Where a new cluster's state is made; see ops/recovery.py.
 
 
 class Applied:

@@ -1,6 +1,6 @@
 """The leader's loop: it gathers what is to be done, decides it as one change, and answers.
 
-    gather (words, lapses, due timers, calls, offers) -> decide -> replicate -> answer -> gather
+    gather (reports, lapses, what is due, calls, a grant) -> decide -> replicate -> answer -> gather
 
 One change is in flight at a time; what arrives meanwhile goes into the next one. So a busy
 leader makes few large changes, an idle one makes small ones at once, and neither needs a timer for

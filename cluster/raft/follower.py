@@ -1,6 +1,6 @@
 """What a follower does with what its leader sends; the leader's side is in `replication.py`.
 
-The leader is heard before (`Raft.hear`), so all that comes here is of the present term.
+The leader is heard before (`Terms.hear`), so all that comes here is of the present term.
 """
 
 from __future__ import annotations

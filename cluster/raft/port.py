@@ -82,7 +82,7 @@ class Watcher(Protocol):
         """This node leads and has applied everything that was committed before its term."""
 
     def leadership_lost(self, term: int) -> None:
-        """It does not lead any more, or may not; whoever waited has been answered."""
+        """It does not lead any more, or may not; whoever waits is answered in this turn."""
 
     def removed(self) -> None:
         """This node was removed from the cluster and should stop."""

@@ -76,7 +76,7 @@ class Replication:
             self.watcher.leadership_gained(self.node.term)
 
     def leave_office(self) -> None:
-        """Announce that this node does not lead any more, once all who waited have an answer."""
+        """Announce that this node does not lead any more; who waited is answered in this turn."""
         if self.in_office:
             self.in_office = False
             # It knew of everything that was committed while a majority followed it.

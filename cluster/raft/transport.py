@@ -24,6 +24,8 @@ from .message import Append, Introduce, Message, WireError, encode
 
 logger = logging.getLogger(__name__)
 
+# Of the loop, until one that is being accepted was accepted, turned away and notified of it.
+CLOSING_TURNS = 6
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
 STRANGERS_MAX = 24  # Of these, who came and has not named itself yet.
 
@@ -106,8 +108,8 @@ class Links:
             self._server.close()
         for session in list(self._all):
             session.close("")
-        # The loop tells the sessions in its next turn.
-        await asyncio.sleep(0)
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import time
@@ -153,3 +154,18 @@ def test_a_dial_that_is_cut_short_leaves_no_link_that_cannot_be_written_to(
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(meet())
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_who_is_accepted_as_it_closes_is_closed_too(turns: int) -> None:
+    """At each turn of the loop that an accepted connection may have come to."""
+    called = links("a", asyncio.Event())
+    host, _, port = (await called.listen("127.0.0.1:0")).rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as caller:
+        caller.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await called.close()
+        with contextlib.suppress(ConnectionResetError):
+            while caller.recv(4096):
+                pass
