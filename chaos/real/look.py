@@ -15,6 +15,7 @@ from .history import Copy, Job, Outcome, Run, Verified
 PAGE = 1_000
 QUIET_S = 120.0  # For what is under way to end: workers may have stalled past their leases.
 LEVEL_S = 60.0
+VERIFY_S = 600.0  # A herd leaves some million records, and the machine may be busy.
 CALL_S = 30.0
 # Without a state, only what is under way is listed.
 ENDED = ("", "SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED")
@@ -148,7 +149,7 @@ async def verified(nodes: NodeProcesses, token: str | None = None) -> list[Verif
     """What each node finds in its own state."""
     found = []
     for node in nodes:
-        async with AsyncClient(node.client, timeout=LEVEL_S, token=token) as client:
+        async with AsyncClient(node.client, timeout=VERIFY_S, token=token) as client:
             told = await client.call(cluster_pb2.VerifyStateRequest())
         found.append(Verified(node.name, told.records, tuple(told.differences)))
     return found
