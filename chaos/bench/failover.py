@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from ...client import AsyncClient
@@ -23,6 +24,7 @@ from .herd import import_all, warm_up
 from .steady import Steady, requests_of
 
 SETTLE_S = 2.0  # Between the return of the killed node and the next kill.
+DOWN_S = 0.5  # Between a kill and the start of the killed node.
 RETURN_S = 5.0  # A killed node needs no longer to be back, or the load ends too early.
 WINDOW_S = 0.1
 
@@ -64,7 +66,7 @@ async def run(folder: Path, nodes: NodeProcesses, failover: Failover) -> dict[st
             node = nodes[await leader_of(nodes, client)]
             kills.append(time.time())
             node.kill()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(DOWN_S)
             node.start()
             await asyncio.to_thread(nodes.wait_ready)
             await asyncio.sleep(SETTLE_S)
@@ -79,11 +81,12 @@ def figures(kills: Sequence[float], begun: Sequence[float], rate: float) -> dict
     gaps, full = [], []
     for kill in kills:
         # Leases that were granted already begin at the workers for a moment; the gap behind it is
-        # what the leader's death cost.
+        # what the leader's death cost. One that begins later is of the node that comes back.
         after = [at for at in begun if kill <= at < kill + 3.0]
         if not after:
             raise ProcessFailed("nothing ran for 3 s after a kill")
-        widest = max(zip([kill, *after], after, strict=False), key=lambda pair: pair[1] - pair[0])
+        pauses = [pair for pair in pairwise([kill, *after]) if pair[0] < kill + DOWN_S]
+        widest = max(pauses, key=lambda pair: pair[1] - pair[0])
         gaps.append(1000 * (widest[1] - kill))
         full.append(1000 * (_full_again(after, widest[1], rate) - kill))
     gaps.sort()

@@ -32,6 +32,12 @@ def test_a_rate_that_comes_back_slowly_is_told() -> None:
     assert 550 < found["full_rate_p50_ms"] <= 610
 
 
+def test_a_pause_while_the_killed_node_comes_back_is_not_the_failover() -> None:
+    begun = every(0.002, 0, 10.004) + every(0.002, 10.04, 12.6) + every(0.002, 12.72, 14)
+    found = figures([10.0], begun, rate=500)
+    assert found["next_lease_max_ms"] == pytest.approx(40, abs=2.1)
+
+
 def test_silence_is_a_failure() -> None:
     with pytest.raises(ProcessFailed, match="nothing ran"):
         figures([10.0], every(0.01, 0, 10), rate=100)
