@@ -44,6 +44,11 @@ FIELDS = ("queue", "labels.", "draining")
 Stop = worker_pb2.Stop
 
 
+def namespaces_of(session: WorkerSession) -> tuple[str, ...]:
+    """Where it takes runs. Until its first hello a leader knows that of a tenant's worker alone."""
+    return session.kind[0] if session.hello.namespaces or not session.from_lease_only else ()
+
+
 class Poll:
     """A call that waits for leases; see WorkerSink."""
 
@@ -295,7 +300,7 @@ class WorkerCalls:
         found = sorted(
             worker
             for worker, session in sessions.items()
-            if worker > after and (not where or where in session.kind[0])
+            if worker > after and (not where or where in namespaces_of(session))
         )
 
         def show(worker: str) -> worker_pb2.Worker | None:
@@ -308,9 +313,9 @@ class WorkerCalls:
 
     def _worker(self, session: WorkerSession) -> worker_pb2.Worker:
         sessions, hello = self.node.sessions, session.hello
-        namespaces, queues, _, _ = session.kind
         worker = worker_pb2.Worker(
-            worker=keys.worker_id(session.worker), namespaces=namespaces, queues=queues,
+            worker=keys.worker_id(session.worker), namespaces=namespaces_of(session),
+            queues=() if session.from_lease_only else session.kind[1],
             labels=dict(hello.labels), handlers=hello.handlers, slots=hello.slots,
             leased=self._held(session.worker), credits=session.credits, program=hello.program,
             draining=session.draining,

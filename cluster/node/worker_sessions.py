@@ -204,7 +204,8 @@ class WorkerSessions:
         holders = list(workers)
         from_ms = self.clock_ms() + len(holders) * HEARING_MS
         for worker in holders:
-            hello = worker_pb2.WorkerHello(worker=worker)
+            owner = keys.owner_of(worker)
+            hello = worker_pb2.WorkerHello(worker=worker, namespaces=[owner] if owner else [])
             session = WorkerSession(
                 self, worker, hello, NULL_SINK, kind_of_worker(hello), self.wall_ms(),
                 self.clock_ms(), from_lease_only=True,

@@ -241,6 +241,30 @@ async def test_a_page_names_no_worker_of_another_tenant(
     assert (list(page.workers), page.next_page_token) == ([], "")
 
 
+async def test_a_new_leader_shows_workers_to_their_tenant_before_their_hello(
+    cluster: Cluster,
+) -> None:
+    """It knows them by their leases, and took all of them for workers of `default`."""
+    red = await cluster.make("red", Role.ROLE_WORKER, "red")
+    everywhere = await cluster.make("any", Role.ROLE_WORKER)
+    await cluster.lease(red, "red")
+    await cluster.lease(everywhere, "blue")
+    seen = {
+        name: await cluster.make(f"see-{name}", Role.ROLE_VIEWER, name)
+        for name in ("default", "blue", "red")
+    }
+
+    node = cluster.served.node
+    node.world.lead(node)
+
+    assert [await cluster.listed(seen[name]) for name in ("default", "blue")] == [[], []]
+    assert [list(one.namespaces) for one in await cluster.listed(seen["red"])] == [["red"]]
+    assert sorted(list(one.namespaces) for one in await cluster.listed(cluster.root)) == [
+        [],
+        ["red"],
+    ]
+
+
 @pytest.mark.parametrize("owner", ["blue", ""])
 async def test_who_was_known_by_its_id_alone_keeps_its_leases(opened: Cluster, owner: str) -> None:
     """From before there were tokens, or under an older version."""
