@@ -97,8 +97,10 @@ def run(view: View, run: Run) -> run_pb2.Run:
         held=record.phase in (phases.HELD, phases.HALTED), later=record.phase == phases.LATER,
         log_tail=record.log_tail, checkpoint=record.checkpoint,
     )  # fmt: skip
-    lane = view.need(keys.lane(record.lane), LaneRecord)
-    answer.queue = lane.queue
+    # An event of the past may be shown when the namespace with its lanes is gone.
+    lane = view.get(keys.lane(record.lane), LaneRecord)
+    if lane is not None:
+        answer.queue = lane.queue
     set_ms(answer.scheduled_time, run.occurrence >> 16)
     set_ms(answer.due_time, record.due_at_ms)
     for name, ms in (

@@ -1,8 +1,9 @@
 """What happened, summary by the change that made it so.
 
 Every node derives the same events from the same change, so the kept part of the journal is the
-event log and nothing is written twice. What a change does not say, the names of jobs, is looked up
-in the state of the node, which may be newer; a job that is gone by then is called "deleted".
+event log and nothing is written twice. What a change does not say, the names of jobs and queues, is
+looked up in the state of the node, which may be newer. Any of it may be gone by then: the event
+says what is left, a job is called "deleted", and a queue or a namespace has no name.
 
 How two events are summary apart: a run was fired when the ledger got its outcome with it, or when
 it says that this change made it, also when it ended at once; leased when its lease was put; its
@@ -313,6 +314,10 @@ def _of_note(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
             event.queue.CopyFrom(queues.settings(note.namespace, name, record))
             yield event
             return
+    # The namespace is gone by now: whose settings these were nobody can say.
+    event = Event(kind=event_pb2.EVENT_KIND_QUEUE_CHANGED, namespace=note.namespace)
+    event.queue.namespace, event.queue.name = note.namespace, name
+    yield event
 
 
 def _of_broken(summary: ChangeSummary, key: bytes, value: bytes) -> Events:

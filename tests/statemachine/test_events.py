@@ -18,7 +18,7 @@ from raftsched.proto.v1 import (
 )
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Reason, Refused
-from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.core.store import MemoryStore, Reading
 from raftsched.statemachine.model.record import Change, UnknownFormat, encode
 from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.reads import events as module
@@ -386,6 +386,72 @@ def test_a_change_of_an_unknown_format_is_refused_loudly(machine: Machine) -> No
 
     with pytest.raises(UnknownFormat, match="format 2"):
         events(encode(change), 1, machine.store)
+
+
+def test_a_run_of_a_namespace_that_was_made_again_is_told_without_names(machine: Machine) -> None:
+    green = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="green"))
+    machine.do(green)
+    machine.create("a", namespace="green", queue="secret")
+    machine.trigger("a", namespace="green")
+    [lease] = machine.grant(namespaces=("green",), queues=("secret",))
+    machine.do(job_pb2.DeleteJobRequest(namespace="green", job="a"))
+    machine.fire()
+    machine.lapse("w1")
+    machine.advance(HOUR_MS)
+    while machine.fire():
+        pass
+    machine.do(namespace_pb2.DeleteNamespaceRequest(namespace="green"))
+    while machine.fire():
+        pass
+    past = len(machine.log)
+    machine.do(green)
+    machine.create("b", namespace="green", queue="other")
+    machine.trigger("b", namespace="green")
+
+    found = story(machine, machine.store)
+    before = [event for event in found if event.revision.change <= past]
+    runs = [event for event in before if event.run.id]
+    assert {event.run.token for event in runs} >= {lease.token}
+    assert {(event.job, event.namespace, event.run.queue) for event in runs} == {
+        ("deleted", "", "")
+    }
+    assert [event.run.queue for event in found if event.job == "b" and event.run.id] == ["other"]
+
+
+def test_a_queue_that_was_changed_is_told_when_its_namespace_is_gone(machine: Machine) -> None:
+    green = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="green"))
+    machine.do(green)
+    queue = queue_pb2.Queue(namespace="green", name="mail", concurrency=7)
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue))
+    machine.do(namespace_pb2.DeleteNamespaceRequest(namespace="green"))
+    machine.do(green)
+
+    [event] = story(machine, machine.store)
+    assert event.kind == event_pb2.EVENT_KIND_QUEUE_CHANGED
+    assert event.queue == queue_pb2.Queue(namespace="green", name="mail")
+
+
+def test_every_change_is_told_when_all_that_it_names_is_gone(machine: Machine) -> None:
+    """Whatever is looked up for an event, a watcher may begin so far back that it is gone."""
+    build(machine)
+
+    whole, bare = story(machine, machine.store), story(machine, MemoryStore())
+
+    assert len({event.kind for event in bare}) >= 10
+    assert steps(bare) == steps(whole)
+
+
+def story(machine: Machine, lookup: Reading) -> list[event_pb2.Event]:
+    """The events of all changes, looked up in one state."""
+    return [
+        event
+        for place, change in enumerate(machine.log)
+        for event in events(change, place + 1, lookup)
+    ]
+
+
+def steps(found: list[event_pb2.Event]) -> list[tuple[int, int, int]]:
+    return [(event.revision.change, event.kind, event.run.token) for event in found]
 
 
 def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machine) -> None:
