@@ -1,8 +1,12 @@
-"""Calls that wait for a change, first come first served, and bounded."""
+"""Calls that wait for a change, and bounded.
+
+Callers take turns, each with one call; the calls of one caller are first come first served.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from . import refusals
@@ -18,7 +22,9 @@ WAITING_BYTES = 64 << 20
 class CallQueue:
     """See the head of this file."""
 
-    line: deque[PendingRequest] = field(default_factory=deque)
+    # The callers who have calls here, in the order of their turns, and the calls of each.
+    turns: deque[str] = field(default_factory=deque)
+    lines: dict[str, deque[PendingRequest]] = field(default_factory=dict)
     items: int = 0
     bytes: int = 0
 
@@ -30,17 +36,33 @@ class CallQueue:
             )
 
     def add(self, call: PendingRequest) -> None:
-        self.line.append(call)
+        line = self.lines.get(call.actor)
+        if line is None:
+            self.lines[call.actor] = deque((call,))
+            self.turns.append(call.actor)
+        else:
+            line.append(call)
         self.items += call.items
         self.bytes += call.size
 
-    def add_first(self, call: PendingRequest) -> None:
-        self.line.appendleft(call)
-        self.items += call.items
-        self.bytes += call.size
+    def put_back(self, calls: Sequence[PendingRequest]) -> None:
+        """These were taken last and not decided: each comes first among the calls of its caller,
+        and their callers, in this order, have the next turns."""
+        for call in reversed(calls):
+            self.lines.setdefault(call.actor, deque()).appendleft(call)
+            self.items += call.items
+            self.bytes += call.size
+        callers = dict.fromkeys(call.actor for call in calls)
+        self.turns = deque((*callers, *(each for each in self.turns if each not in callers)))
 
     def pop(self) -> PendingRequest:
-        call = self.line.popleft()
+        caller = self.turns.popleft()
+        line = self.lines[caller]
+        call = line.popleft()
+        if line:
+            self.turns.append(caller)
+        else:
+            del self.lines[caller]
         self.items -= call.items
         self.bytes -= call.size
         return call
@@ -49,8 +71,9 @@ class CallQueue:
         """What goes into the next change."""
         calls: list[PendingRequest] = []
         items = size = 0
-        line = self.line
-        while line and items < CALLS_ITEMS and (not calls or size + line[0].size <= CALLS_SIZE):
+        while self.turns and items < CALLS_ITEMS:
+            if calls and size + self.lines[self.turns[0]][0].size > CALLS_SIZE:
+                break
             call = self.pop()
             if not call.withdrawn:
                 calls.append(call)

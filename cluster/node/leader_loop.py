@@ -134,7 +134,7 @@ class Leader:
         for part in self._next.clear():
             part.unknown()
         refusal = refusals.not_leader(self.name, leader).rejection
-        while self._next.calls.line:
+        while self._next.calls.turns:
             self._next.calls.pop().answer(refusal)
         self.sessions.dismiss(leader, f"{self.name} leads no more")
 
@@ -169,10 +169,10 @@ class Leader:
         return part
 
     def _go_on(self, part: PendingRequest, rest: object) -> None:
-        """Some of what a call asked for is done; the rest comes first in the next change."""
+        """Some of what a call asked for is done; the rest waits behind its caller's other calls."""
         if self.leading:
             part.body = rest
-            self._next.calls.add_first(part)
+            self._next.calls.add(part)
         else:
             part.unknown()
 
@@ -193,7 +193,7 @@ class Leader:
         """A few callers wait for an answer, and nothing stands in the way of giving it. When there
         are many, a change that begins at once finds fewer of them each time."""
         are_few = self._calls_in_change <= BATCHING_THRESHOLD
-        return bool(self._next.calls.line) and not self._busy and are_few
+        return bool(self._next.calls.turns) and not self._busy and are_few
 
     @property
     def is_busy(self) -> bool:
@@ -361,7 +361,7 @@ class Leader:
         """Consensus took nothing: leadership is being handed over, or the disk is full. Callers may
         go elsewhere; what is the loop's own waits, since this node may lead on."""
         own = [part for part in parts if not part.asked]
-        self._next.put_back(reversed(own))
+        self._next.put_back(own)
         # At once it would be turned down again, and again.
         self._again_ms = self.sessions.clock_ms() + AGAIN_MS
         for part in parts:

@@ -1,13 +1,13 @@
 """What goes into the leader's next change, in which order, and how much time each kind has.
 
 Completions come first, since they free capacity; each kind is bounded, so none starves. What a
-change has no room for comes first of its kind in the next one.
+change has no room for comes first of its kind in the next one; callers take turns.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from math import inf
 
 from ...statemachine.core.limits import CHANGE_ITEMS
@@ -51,7 +51,7 @@ class NextChange:
     @property
     def is_empty(self) -> bool:
         """Nothing waits that is not found in the state."""
-        return not (self._carried or self.calls.line or self._alerts.waits)
+        return not (self._carried or self.calls.turns or self._alerts.waits)
 
     def clear(self) -> list[PendingRequest]:
         """Leave out what the last change had no room for, and return it."""
@@ -146,16 +146,12 @@ class NextChange:
         replies = replies + [LEFT] * (len(pending) - len(replies))
         both = list(zip(pending, replies, strict=True))
         self.put_back(
-            one for one, reply in reversed(both)
-            if reply is LEFT and not isinstance(one.body, FireTimers)
-        )  # fmt: skip
+            [one for one, reply in both if reply is LEFT and not isinstance(one.body, FireTimers)]
+        )
         both = [(one, reply) for one, reply in both if reply is not LEFT]
         return [one for one, _ in both], [reply for _, reply in both]
 
-    def put_back(self, pending: Iterable[PendingRequest]) -> None:
-        """These come first in the next change, the last one of them ahead of all."""
-        for one in pending:
-            if one.asked:
-                self.calls.add_first(one)
-            else:
-                self._carried.appendleft(one)
+    def put_back(self, pending: Sequence[PendingRequest]) -> None:
+        """These come first in the next change, in this order."""
+        self._carried.extendleft(one for one in reversed(pending) if not one.asked)
+        self.calls.put_back([one for one in pending if one.asked])

@@ -7,6 +7,7 @@ import pytest
 
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import rules
+from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import to_ms
 from raftsched.statemachine.model.view import View
@@ -88,3 +89,45 @@ def test_a_run_waits_for_its_own_change_and_little_else(
     assert max(busy.late_ms) <= commit_ms + 3, busy.late_ms
     # Nor do the callers pay for it: 2,175 and 1,583 were answered when runs were late by 11 and 21.
     assert busy.answers >= {3: 2_100, 10: 1_450}[commit_ms], busy.answers
+
+
+@pytest.mark.parametrize("importers", [("blue",) * 3, ("a", "b", "c")])
+def test_a_trigger_does_not_wait_for_the_imports_of_others(
+    monkeypatch: pytest.MonkeyPatch, importers: tuple[str, ...]
+) -> None:
+    """Each job of three imports takes 17 ms to look at, so a change holds two of them."""
+    busy = Busy(monkeypatch, 0.003)
+    bench = busy.bench
+    bench.ask(due("own", START_MS + limits.HOUR_MS))
+    bench.run()
+    add = jobs.add
+
+    def takes_its_time(view: View, wanted: job_pb2.Job, actor: str) -> object:
+        busy.seconds += 0.017
+        return add(view, wanted, actor)
+
+    monkeypatch.setattr(jobs, "add", takes_its_time)
+    ended: list[object] = []
+    for number, actor in enumerate(importers):
+        wanted = [due(f"i{number}-{at}", START_MS + limits.HOUR_MS).job for at in range(1_000)]
+        request = job_pb2.ImportJobsRequest(jobs=wanted, validate_only=True)
+        bench.leader.ask(request, actor, ended.append, lambda: None)
+    for _ in range(5):
+        busy.turn()
+    answered: list[object] = []
+    trigger = job_pb2.TriggerJobRequest(job="own", validate_only=True)
+    bench.leader.ask(trigger, "red", answered.append, lambda: None)
+
+    waited = 0
+    while not answered:
+        busy.turn()
+        waited += 1
+
+    # At most one part of each caller who was there before goes first, and one of who came next.
+    assert waited <= len(set(importers)) + 1
+    assert not ended
+    before = busy.seconds
+    while len(ended) < len(importers):
+        busy.turn()
+    # Nor does the whole of it take longer than its parts.
+    assert busy.seconds - before < 3_000 * 0.017 * 1.2

@@ -946,18 +946,18 @@ def test_what_is_due_goes_ahead_of_others_that_last_long_in_a_change_of_its_own(
     bench.now_ms += 1_000
     bench.commit()
     began = bench.leader.seconds()
-    waiting = len(bench.leader._next.calls.line)
+    waiting = bench.leader._next.calls.items
 
     bench.leader.step()
     bench.commit()
 
     assert [lease.job for lease in ear.got] == ["d0", "d1"]
     assert bench.leader.seconds() == began
-    assert len(bench.leader._next.calls.line) == waiting > 0
+    assert bench.leader._next.calls.items == waiting > 0
     # However many are due, the others come forward in each second change.
     bench.now_ms += 1_000
     bench.leader.step()
-    assert len(bench.leader._next.calls.line) < waiting
+    assert bench.leader._next.calls.items < waiting
     bench.commit()
     bench.run()
     assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
@@ -978,7 +978,7 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
         bench.ask(pause)
     bench.leader.step()
     bench.commit()
-    waiting = len(bench.leader._next.calls.line)
+    waiting = bench.leader._next.calls.items
 
     bench.now_ms = START_MS + 990
     bench.leader.step()
@@ -989,11 +989,11 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
     bench.leader.step()
     bench.commit()
     assert [lease.job for lease in ear.got] == ["d0"]
-    assert len(bench.leader._next.calls.line) == waiting
+    assert bench.leader._next.calls.items == waiting
     # The next one is near as well, and others do not wait for him too.
     bench.leader.step()
     bench.commit()
-    assert len(bench.leader._next.calls.line) < waiting
+    assert bench.leader._next.calls.items < waiting
 
 
 def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_end(
@@ -1008,7 +1008,7 @@ def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_e
         bench.leader.step()
         bench.commit()
 
-    assert len(bench.leader._next.calls.line) == 0
+    assert bench.leader._next.calls.items == 0
 
 
 def test_what_is_due_goes_together_with_others_that_are_quick(bench: Bench) -> None:

@@ -313,7 +313,7 @@ async def test_a_call_whose_time_is_over_before_it_was_decided_never_is(tmp_path
 
         with pytest.raises(Refused) as told:
             await node.write(once("a", 1), "", 0.05)
-        [waiting] = node.leader._next.calls.line
+        [[waiting]] = node.leader._next.calls.lines.values()
         node.leader.clock_compared(0, is_sure=True)
         await node.write(once("b", 1), "", 5)
 
