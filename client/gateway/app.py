@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from google.protobuf.json_format import MessageToDict
@@ -17,13 +18,13 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from ...proto.contract import method_of
-from ...proto.v1 import common_pb2
+from ...proto.v1 import cluster_pb2, common_pb2
 from ..async_client import AsyncClient
 from ..course import WAITING, asked_wait
 from ..errors import RaftschedError
 from ..links import Answer
 from . import manners, plain, streams
-from .config import BODY_S, MIB, Settings, body_bytes
+from .config import BESIDE_BYTES, BODY_S, KNOWN_BYTES, MIB, Settings, body_bytes
 from .problems import JSON, Refused, of_error
 from .room import Room
 from .routes import Binding, Route, Routes
@@ -34,6 +35,9 @@ access = logging.getLogger("raftsched.gateway.access")
 # As nginx has it: whoever asked left before the answer. Only the log shows it.
 LEFT = 499
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+T = TypeVar("T")
 
 
 class Left(Exception):
@@ -119,9 +123,18 @@ class Gateway:
         # Those that wait for something are no less long than streams.
         self._streams = Room("streams", limits.streams, limits.share(limits.streams))
         self._bodies = Room("body_mb", limits.body_mb, limits.share(limits.body_mb), MIB)
+        self._large = Room("large_bodies", limits.large_bodies, limits.share(limits.large_bodies))
+        # One each, so that nobody's answer waits for what others sent.
+        self._parsing = ThreadPoolExecutor(1, "gateway-parse")
+        self._writing = ThreadPoolExecutor(1, "gateway-write")
         self._routes: Routes = plain.with_contracts()
         # Set when the process stops: streams end, for others would not.
         self.stopping = asyncio.Event()
+
+    def close(self) -> None:
+        """End the threads as soon as they have done what they are at."""
+        for one in (self._parsing, self._writing):
+            one.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send, Headers(scope=scope))
@@ -205,11 +218,17 @@ class Gateway:
             made = plain.location(request)
         else:
             message = (await ask(request)).message
-            body, made = MessageToDict(message), manners.etag(message)
+            body, made = message, manners.etag(message)
             if manners.creates(binding, request):
                 made |= manners.location(binding.template, message)
         status = 201 if "location" in made else 200
-        return Answered(msgspec.json.encode(body) + b"\n", status, exchange.about | made, media)
+        return Answered(await self._written(body), status, exchange.about | made, media)
+
+    async def _written(self, body: object) -> bytes:
+        if isinstance(body, Message) and body.ByteSize() > BESIDE_BYTES:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._writing, written, body)
+        return written(body)
 
     async def _ask(
         self, exchange: Exchange, request: Message, client: AsyncClient, token: str
@@ -224,16 +243,44 @@ class Gateway:
         self, exchange: Exchange, binding: Binding, values: list[str]
     ) -> tuple[Message, bool]:
         """The request, and whether the short form of a job is spoken."""
-        headers, body = exchange.headers, None
+        headers = exchange.headers
         query = parse_query(exchange.scope["query_string"].decode("latin-1"))
-        if has_body(headers):
-            maximum = body_bytes(binding.call.request_bytes)
-            manners.check_content(headers)
-            with self._bodies.taken(exchange.address, declared(headers, maximum)):
-                body = parse_body(await read_body(exchange, maximum))
-        if plain.is_meant(binding, body):
-            return plain.create(body, query, manners.request_id(headers)), True
-        return request_of(binding, values, query, body), binding.plain
+
+        def read(sent: bytes) -> tuple[Message, bool]:
+            body = parse_body(sent)
+            if plain.is_meant(binding, body):
+                return plain.create(body, query, manners.request_id(headers)), True
+            return request_of(binding, values, query, body), binding.plain
+
+        if not has_body(headers):
+            return read(b"")
+        maximum = body_bytes(binding.call.request_bytes)
+        manners.check_content(headers)
+        with self._bodies.taken(exchange.address, declared(headers, maximum)):
+            sent = await read_body(exchange, maximum)
+            if len(sent) <= BESIDE_BYTES:
+                return read(sent)
+            if len(sent) > KNOWN_BYTES:
+                await self._check_caller(headers)
+            return await self._read_beside(exchange.address, lambda: read(sent))
+
+    async def _check_caller(self, headers: Headers) -> None:
+        """Refuse whoever the cluster does not know; what they may do is asked with the call."""
+        client, token = self._caller(headers)
+        try:
+            await client.ask(
+                cluster_pb2.GetClusterStatusRequest(), token=token, timeout=client.timeout
+            )
+        except RaftschedError as error:
+            if error.code != "PERMISSION_DENIED":
+                raise
+
+    async def _read_beside(self, address: str, read: Callable[[], T]) -> T:
+        self._large.take(address)
+        reading = asyncio.get_running_loop().run_in_executor(self._parsing, read)
+        # The thread goes on although whoever waits for it is cancelled.
+        reading.add_done_callback(lambda _: self._large.give(address))
+        return await asyncio.shield(reading)
 
     async def _stream(self, exchange: Exchange, binding: Binding, values: list[str]) -> None:
         media = manners.check_accept(exchange.headers, streams.OFFERED)
@@ -259,6 +306,12 @@ class Gateway:
         writing, stopping = asyncio.ensure_future(write()), self.stopping.wait()
         await until_left(exchange, first_of(writing, asyncio.ensure_future(stopping)))
         await exchange.write(b"", more=False)
+
+
+def written(body: object) -> bytes:
+    """A message, or what is made of one, as JSON."""
+    made = MessageToDict(body) if isinstance(body, Message) else body
+    return msgspec.json.encode(made) + b"\n"
 
 
 def _not_allowed(path: str, method: str, allow: str) -> Refused:

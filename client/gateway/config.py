@@ -10,6 +10,12 @@ HEAD_S, BODY_S, IDLE_S, READ_S = 10.0, 30.0, 75.0, 30.0
 HEAD_BYTES = 32 << 10
 # A call takes so many bytes of JSON for each byte that its request may have, and some.
 JSON_FACTOR, JSON_BYTES = 3, 64 << 10
+# Larger bodies and answers are read and written on threads beside the loop.
+BESIDE_BYTES = 16 << 10
+# Larger bodies are not parsed before the cluster knows whose they are.
+KNOWN_BYTES = 64 << 10
+# JSON values in a body: each takes some 10 µs.
+VALUES_MAX = 100_000
 MIB = 1 << 20
 
 
@@ -23,6 +29,8 @@ class Limits:
     requests: int = 500
     streams: int = 1_000
     body_mb: int = 64
+    # Of over 16 KiB, that wait for their turn to be parsed.
+    large_bodies: int = 8
 
     @staticmethod
     def share(maximum: int) -> int:

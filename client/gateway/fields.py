@@ -21,9 +21,10 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ..errors import FieldFault
+from .problems import field_faults
 
-# More faults than this help nobody.
-FAULTS_MAX = 50
+# More faults than this help nobody, and the rest is not read.
+FAULTS_MAX = 20
 # So much of a wrong value is shown.
 SHOWN_MAX = 60
 INTEGER = re.compile(r"-?[0-9]{1,20}")
@@ -53,8 +54,10 @@ class Reader:
         self.faults: list[FieldFault] = []
 
     def note(self, field: str, message: str, reason: str = "FIELD_INVALID") -> None:
-        if len(self.faults) < FAULTS_MAX:
-            self.faults.append(FieldFault(field, reason, message))
+        """Keep a fault; Refused with all of them when there are too many."""
+        self.faults.append(FieldFault(field, reason, message))
+        if len(self.faults) == FAULTS_MAX:
+            raise field_faults(self.faults)
 
     def fill(self, message: Message, given: object, path: str = "") -> None:
         """Put what a JSON object says into a message; `path` is where it stands."""
@@ -189,7 +192,7 @@ def is_text(field: FieldDescriptor) -> bool:
 
 def unknown(name: str, kind: Any) -> str:
     own = [field.json_name for field in kind.fields]
-    near = get_close_matches(name, own, n=1)
+    near = get_close_matches(name, own, n=1) if len(name) <= SHOWN_MAX else []
     hint = f"did you mean {near[0]}?" if near else f"{kind.name} has {', '.join(own)}"
     return f"there is no field {shown(name)}; {hint}"
 

@@ -174,6 +174,7 @@ class Port:
         await asyncio.wait([self.task], timeout=STOP_S + 1)
         self._server.force_exit = True
         await self.task
+        self._app.close()
 
 
 class _Server(uvicorn.Server):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from io import BytesIO
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from raftsched.client.gateway.config import JSON_BYTES, Limits, Settings
+from raftsched.client.gateway.config import JSON_BYTES, KNOWN_BYTES, Limits, Settings
 from raftsched.client.gateway.manners import accepted
 from raftsched.client.gateway.problems import Refused
 from raftsched.client.gateway.room import Room
@@ -392,3 +394,71 @@ def test_room_is_for_one_address_and_for_all() -> None:
     room.give("b", 10)
     assert not room._held
     assert room._total == 0
+
+
+async def loop_waits(work: asyncio.Future[Any]) -> float:
+    """The longest that the loop stood still, in seconds, while work went on."""
+    longest, last = 0.0, monotonic()
+    while not work.done():
+        await asyncio.sleep(0)
+        longest, last = max(longest, monotonic() - last), monotonic()
+    return longest
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/jobs:import", '{"jobs":[' + ",".join(['{"a":1}'] * 400_000) + "]}"),
+        ("/v1/jobs:import", '{"jobs":[' + ",".join(["{}"] * 1_300_000) + "]}"),
+    ],
+)
+async def test_a_body_of_too_many_values_is_refused_beside_the_loop(
+    path: str, body: str, gateway: Served
+) -> None:
+    sent = asyncio.ensure_future(post_text(gateway, path, body))
+    stood = await loop_waits(sent)
+    status, got = sent.result()
+    values = got["error"]["details"][0]["metadata"]
+    assert (status, values["limit"], values["maximum"]) == (413, "values", "100000")
+    # It stood for 8 to 16 s when it read them itself.
+    assert stood < 2.0
+
+
+async def post_text(gateway: Served, path: str, body: str, token: str = "") -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    async with gateway.session.post(
+        gateway.url + path, data=BytesIO(body.encode()), headers=headers
+    ) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_wrong_fields_are_read_up_to_the_twentieth(gateway: Served) -> None:
+    got = await gateway.ask("POST", "/v1/jobs", {f"k{number}": 1 for number in range(60_000)})
+    assert (got.status, len(got.fields)) == (400, 20)
+
+
+async def test_a_large_body_is_not_parsed_for_whom_the_cluster_does_not_know(
+    gateway: Served, stage: Stage
+) -> None:
+    for node in stage.nodes:
+        node.faults.extend([refusing("UNAUTHENTICATED", "the token is not valid")] * 9)
+    body = "[" * (KNOWN_BYTES + 1)
+    status, got = await post_text(gateway, "/v1/jobs", body, "wrong")
+    assert (status, got["error"]["message"]) == (401, "the token is not valid")
+    for node in stage.nodes:
+        node.faults.clear()
+    status, got = await post_text(gateway, "/v1/jobs", body)
+    assert (status, got["error"]["details"][0]["reason"]) == (400, "REQUEST_MALFORMED")
+
+
+async def test_large_bodies_wait_in_a_bounded_line(stage: Stage) -> None:
+    async with serving(stage.endpoints, Settings(Limits(large_bodies=1))) as gateway:
+        body = json.dumps({"jobs": [{"name": "a"}] * 40_000})
+        both = [post_text(gateway, "/v1/jobs:import", body) for _ in range(4)]
+        statuses = [status for status, _ in await asyncio.gather(*both)]
+        assert 429 in statuses
+        assert len({*statuses} - {429}) == 1
+        # The place is free again.
+        assert (await post_text(gateway, "/v1/jobs:import", body))[0] != 429
