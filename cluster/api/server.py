@@ -114,7 +114,7 @@ class Server:
         self._strangers = Strangers()
         self._health = Health(services(), self.shares.limits, self._strangers)
         self._access = AccessCheck(node, self.shares.limits.failures)
-        self.feed = EventFeed(node.replica, node.journal)
+        self.feed = EventFeed(node.replica, node.journal, node.leader.troubles.failed)
         self.events = EventCalls(
             node, self.feed, self._access.admit, self.shares.answers, self._unread
         )

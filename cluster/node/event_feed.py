@@ -22,6 +22,7 @@ from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.core.store import Reading, Store
 from ...statemachine.machine import Prepared
 from ...statemachine.model.record import MetaRecord
+from ...statemachine.piecewise import FATAL
 from ...statemachine.reads import events
 from ..raft.journal import COMMAND, Entry
 from . import refusals
@@ -92,8 +93,12 @@ class ChangeEvents:
 class EventFeed:
     """Events by revision, on one loop."""
 
-    def __init__(self, state: AppliedState, log: EntryLog) -> None:
+    def __init__(
+        self, state: AppliedState, log: EntryLog, failed: Callable[[str, Exception], None]
+    ) -> None:
         self._state = state
+        # Hears of each event that cannot be derived; its watchers go on without.
+        self._failed = failed
         self._log = log
         self._cache: OrderedDict[int, ChangeEvents] = OrderedDict()
         self._cached = 0
@@ -171,12 +176,14 @@ class EventFeed:
         async with self._turns:
             data = self._change(revision)
             if len(data) <= INLINE_BYTES:
-                told = derive(data, revision, self._state.store)
+                told, failures = derive(data, revision, self._state.store)
             else:
                 reading = self._state.store.snapshot()
-                told = await asyncio.get_running_loop().run_in_executor(
+                told, failures = await asyncio.get_running_loop().run_in_executor(
                     self._helper, derive, data, revision, reading
                 )
+        for error in failures:
+            self._failed(f"an event of revision {revision}", error)
         self._cache[revision] = told
         self._cached += told.size
         while self._cached > CACHE_BYTES and len(self._cache) > 1:
@@ -236,11 +243,18 @@ class EventFeed:
         return None
 
 
-def derive(data: bytes, revision: int, state: Reading) -> ChangeEvents:
-    found = events.events(data, revision, state)
-    return ChangeEvents(
-        revision, found, EVENT_BYTES + sum(EVENT_BYTES + one.ByteSize() for one in found)
-    )
+def derive(data: bytes, revision: int, state: Reading) -> tuple[ChangeEvents, list[Exception]]:
+    """What happened in a change, and what failed of it."""
+    failures: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, FATAL):
+            raise error
+        failures.append(error)
+
+    found = events.events(data, revision, state, failed)
+    size = EVENT_BYTES + sum(EVENT_BYTES + one.ByteSize() for one in found)
+    return ChangeEvents(revision, found, size), failures
 
 
 def gone(oldest: int) -> Refused:

@@ -95,13 +95,22 @@ class ChangeSummary:
         return Event(kind=kind, namespace=job.namespace, job=job.name)
 
 
-def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
-    """What happened in a change, in order; `lookup` is the state after it, or a later one."""
+def events(
+    change: bytes, revision: int, lookup: Reading,
+    failed: Callable[[Exception], None] | None = None,
+) -> list[Event]:  # fmt: skip
+    """What happened in a change, in order; `lookup` is the state after it, or a later one. Whoever
+    gives `failed` hears of what cannot be derived, and gets the rest."""
     summary = _sort(parse_change(change, revision), revision, lookup)
     found: list[Event] = []
     for table, teller in EVENT_MAKERS.items():
         for key, value in summary.by_table.get(table, ()):
-            found.extend(teller(summary, key, value))
+            try:
+                found.extend(teller(summary, key, value))
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed(error)
     for position, event in enumerate(found):
         event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
         set_ms(event.time, summary.now_ms)

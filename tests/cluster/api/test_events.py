@@ -17,6 +17,7 @@ from raftsched.cluster.api import places
 from raftsched.cluster.node import event_feed
 from raftsched.cluster.raft.journal import CONFIG, NOOP, Entry
 from raftsched.proto.v1 import common_pb2, event_pb2, event_pb2_grpc, job_pb2, namespace_pb2
+from raftsched.statemachine.model import keys
 from raftsched.statemachine.reads import events as events_of
 
 from .conftest import Served, Start
@@ -221,9 +222,9 @@ async def test_many_watchers_derive_a_change_once(
     derived: list[int] = []
     real = events_of.events
 
-    def counting(change: bytes, revision: int, lookup: Anything) -> Anything:
+    def counting(change: bytes, revision: int, *how: Anything) -> Anything:
         derived.append(revision)
-        return real(change, revision, lookup)
+        return real(change, revision, *how)
 
     monkeypatch.setattr(events_of, "events", counting)
     served = await start("a")
@@ -232,6 +233,28 @@ async def test_many_watchers_derive_a_change_once(
     for watch in watches:
         assert [event.job for event in await watch.events(2)] == ["one", "two"]
     assert sorted(derived) == [1, 2]
+
+
+async def test_an_event_that_cannot_be_derived_ends_no_watch(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = events_of.EVENT_MAKERS[keys.JOB]
+
+    def failing(summary: Anything, key: bytes, value: bytes) -> Anything:
+        for event in real(summary, key, value):
+            assert event.job != "bad", "no such record"
+            yield event
+
+    monkeypatch.setitem(events_of.EVENT_MAKERS, keys.JOB, failing)
+    served = await start("a")
+    watches = [await Watch(served).opened() for _ in range(3)]
+    await do(served.node, create("one"), create("bad"), create("two"))
+    for watch in watches:
+        assert [event.job for event in await watch.events(2)] == ["one", "two"]
+    troubles = served.node.leader.troubles
+    assert troubles.counts == {"given up": 1}
+    assert troubles.last[0].what == "an event of revision 2"
+    assert troubles.last[0].reason.startswith("AssertionError: no such record")
 
 
 async def test_a_change_that_is_large_is_told_in_several_frames(
@@ -406,7 +429,7 @@ async def test_the_place_of_a_change_is_found_among_others(start: Start) -> None
     node.world.journal.cut(9)
     for revision in [30, *range(served.server.feed.oldest(), 41)]:
         # Each search is one of its own.
-        fresh = event_feed.EventFeed(node.replica, node.world.journal)
+        fresh = event_feed.EventFeed(node.replica, node.world.journal, node.leader.troubles.failed)
         told = await fresh.tell(revision)
         fresh.close()
         assert [event.job for event in told.events] == [f"job-{revision - 1}"]
