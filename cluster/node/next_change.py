@@ -94,7 +94,8 @@ class NextChange:
             return []
         hellos = [one for one in carried if kind_of(one) is WorkKind.HELLOS]
         pending = hellos or self._sessions.hellos(CHANGE_ITEMS)
-        pending += self.calls.take()
+        # What workers say goes first. Each kind stands together, since its first is always asked.
+        pending += sorted(self.calls.take(), key=kind_of)
         if is_due(self._due.later_ms, now_ms):
             pending.append(self._due.fire_later())
         pending += [one for one in carried if kind_of(one) is WorkKind.LATER]

@@ -20,7 +20,15 @@ from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 
 from ...statemachine.core.budget import Budget, Share, until
-from ...statemachine.model.request import FireTimers, Grant, MakeAlerts, Observe, Resume
+from ...statemachine.model.request import (
+    FireTimers,
+    Grant,
+    MakeAlerts,
+    Note,
+    Observe,
+    Report,
+    Resume,
+)
 from .pending import PendingRequest
 
 
@@ -99,10 +107,14 @@ LEAST = {WorkKind.REPORTS: 32, WorkKind.DUE: 32}
 LEAST_S = 0.006
 
 
+# What a worker without a stream says in a call.
+SAID = frozenset((Note, Report))
+
+
 def kind_of(part: PendingRequest) -> WorkKind:
     body = part.body
     if part.asked:
-        return WorkKind.CALLS
+        return WorkKind.REPORTS if body.__class__ in SAID else WorkKind.CALLS
     if isinstance(body, FireTimers):
         return WorkKind.LATER if body.later else WorkKind.DUE
     if isinstance(body, Grant):

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2
+from raftsched.proto.v1 import job_pb2, worker_pb2
 from raftsched.statemachine import rules
 from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import to_ms
+from raftsched.statemachine.model.request import Note
 from raftsched.statemachine.model.view import View
 
 from .test_leader_loop import START_MS, Bench, due
@@ -131,3 +132,21 @@ def test_a_trigger_does_not_wait_for_the_imports_of_others(
         busy.turn()
     # Nor does the whole of it take longer than its parts.
     assert busy.seconds - before < 3_000 * 0.017 * 1.2
+
+
+def test_what_workers_say_in_calls_does_not_wait_behind_those_of_many_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = Busy(monkeypatch, 0.003)
+    ask = busy.bench.leader.ask
+    said: list[object] = []
+    word = worker_pb2.ProgressReport(run="r", token=1)
+    for number in range(100):
+        pause = job_pb2.PauseJobRequest(job="paused")
+        ask(pause, f"caller-{number}", lambda _: None, lambda: None)
+        ask(Note("w1", (word,)), f"worker-{number}", said.append, lambda: None)
+
+    busy.turn()
+
+    assert len(said) == 100
+    assert busy.bench.leader._next.calls.items > 50, "calls wait for the next change"
