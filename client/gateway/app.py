@@ -163,6 +163,7 @@ class Gateway:
 
     async def _serve(self, exchange: Exchange) -> None:
         headers = exchange.headers
+        manners.check_single(headers)
         manners.check_host(headers, self._settings)
         exchange.always = manners.check_origin(headers, self._settings)
         route, values = self._route(exchange.path)

@@ -20,6 +20,7 @@ LINES = "application/x-ndjson"
 EVENTS = "text/event-stream"
 # A node takes so much metadata, the names of it and some others included.
 TOKEN_MAX = 7_000
+SINGLE = ("Authorization", "Idempotency-Key")
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
 EXPOSED = "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms"
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id"
@@ -76,6 +77,19 @@ def check_content(headers: Headers) -> None:
         raise Refused(
             "MEDIA_UNSUPPORTED", f"the body is encoded as {coding}; send it as it is",
             {"content_type": media},
+        )  # fmt: skip
+
+
+def check_single(headers: Headers) -> None:
+    """Refuse what others on the way may understand in another way."""
+    twice = next((name for name in SINGLE if len(headers.getlist(name)) > 1), "")
+    why = f"it has the header {twice} twice; send one of them" if twice else ""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        why = "it has Content-Length and Transfer-Encoding; send one of them"
+    if why:
+        raise Refused(
+            "REQUEST_MALFORMED", f"the request means two things: {why}", {"detail": why},
+            headers={"connection": "close"},
         )  # fmt: skip
 
 

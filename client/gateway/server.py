@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from .room import Room
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
 BACKLOG = 1_024
+# Where h11 begins to show what came, which may be a secret.
+QUOTED = re.compile(r":? (?:bytearray\(|b?['\"])")
 # What a log record has by itself.
 PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
@@ -115,7 +118,7 @@ class _Connection(H11Protocol):
                 status=431,
             )
         else:
-            why = str(error) or msg
+            why = QUOTED.split(str(error) or msg)[0]
             refused = Refused(
                 "REQUEST_MALFORMED", f"this is no HTTP/1.1: {why}; ask with a client of HTTP",
                 {"detail": why},

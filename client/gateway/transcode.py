@@ -19,6 +19,8 @@ from .routes import Binding
 QUERY_FIELDS_MAX = 200
 # The body of these holds a job, below which the contract counts the paths of its faults.
 JOB = "job"
+# As many as Python turns into a number.
+DIGITS_MAX = 4_300
 # A name with its colon, or a value: its text, its word or number, or its opening bracket. No part
 # is tried twice, so the time goes with the length whatever comes.
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?(\s*+:)?|[^\s,:\[\]{}"]++|[\[{]', re.DOTALL)
@@ -30,7 +32,9 @@ def parse_body(body: bytes) -> object:
         return None
     check_values(body)
     try:
-        return json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_constant)
+        return json.loads(
+            body.decode(), object_pairs_hook=_unique, parse_constant=_constant, parse_int=_integer
+        )
     except UnicodeDecodeError as error:
         why = f"byte {error.start + 1} is no UTF-8"
     except json.JSONDecodeError as error:
@@ -69,6 +73,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise ValueError(f"an object has the key {twice[:60]!r} twice")
     return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > DIGITS_MAX:
+        raise ValueError(f"a number has {len(digits):,} digits; {DIGITS_MAX:,} are the most")
+    return int(digits)
 
 
 def _constant(word: str) -> None:

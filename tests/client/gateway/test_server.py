@@ -42,6 +42,28 @@ async def test_what_is_no_http_is_told_so(data: bytes, gateway: Served) -> None:
     assert metadata["detail"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b""),
+        (b"Authorization: Bearer SECRET\r\nAuthorization: Bearer b\r\nConnection: close\r\n", b""),
+        (b"Idempotency-Key: SECRET\r\nIdempotency-Key: b\r\nConnection: close\r\n", b""),
+        (b"Authorization : Bearer SECRET\r\n", b"illegal header line"),
+        (b"Content-Type: application/json\r\nConnection: close\r\nContent-Length: 5000\r\n\r\n"
+         + b"1" * 5000, b"5,000 digits"),
+    ],
+)  # fmt: skip
+async def test_what_may_mean_two_things_is_refused_and_not_shown(
+    lines: bytes, kept: bytes, gateway: Served
+) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    answer = await gateway.raw(head + lines + b"\r\n")
+    assert refusal(answer)[:2] == (400, "REQUEST_MALFORMED")
+    assert kept in answer
+    for word in (b"SECRET", b"bytearray", b"set_int_max"):
+        assert word not in answer
+
+
 async def test_what_is_no_http_behind_an_answer_is_not_answered(gateway: Served) -> None:
     head = b"POST /v1/x HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
