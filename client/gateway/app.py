@@ -287,7 +287,8 @@ class Gateway:
         media = manners.check_accept(exchange.headers, streams.OFFERED)
         client, token = self._caller(exchange.headers)
         request, _ = await self._request(exchange, binding, values)
-        streams.resume(request, exchange.headers.get("last-event-id", "").strip())
+        if streams.resume(request, exchange.headers.get("last-event-id", "").strip()):
+            await streams.check_place(client, request, token)
         with self._streams.taken(exchange.address):
             rest = streams.messages(client, request, token, client.timeout)
             async with aclosing(rest):

@@ -18,6 +18,7 @@ import msgspec
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from ...proto.v1 import event_pb2
 from ..async_client import AsyncClient
 from ..errors import FieldFault, RaftschedError, Unavailable
 from ..values import revision
@@ -33,15 +34,31 @@ RETRY_MS = 1_000
 BRIEF_S = 1.0
 
 
-def resume(request: Any, last_event: str) -> None:
-    """Let a stream begin behind the event that was seen last; it counts before the query."""
+def resume(request: Any, last_event: str) -> bool:
+    """Let a stream begin behind the event that was seen last; it counts before the query. Whether
+    one is named."""
     if not last_event or "after" not in request.DESCRIPTOR.fields_by_name:
-        return
+        return False
     try:
         request.after.CopyFrom(revision(last_event))
     except ValueError:
         fault = f"{last_event[:60]!r} is no revision; send the last id of the stream as it was"
         raise field_faults([FieldFault("Last-Event-ID", "FIELD_INVALID", fault)]) from None
+    return True
+
+
+async def check_place(client: AsyncClient, request: Any, token: str) -> None:
+    """Refuse a place that has not come yet, at which a stream would wait in silence."""
+    asked = event_pb2.ListEventsRequest(
+        namespace=request.namespace, filter=request.filter, after=request.after, page_size=1
+    )
+    try:
+        await client.ask(asked, token=token, timeout=client.timeout)
+    except RaftschedError as error:
+        if error.reason != "FIELD_INVALID":
+            raise
+        fault = f"{error.message}; open the stream without Last-Event-ID"
+        raise field_faults([FieldFault("Last-Event-ID", "FIELD_INVALID", fault)]) from error
 
 
 async def messages(

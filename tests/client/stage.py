@@ -197,6 +197,8 @@ class Node:
 
     def _past(self, request: event_pb2.ListEventsRequest) -> event_pb2.ListEventsResponse:
         events.parse_filter(request.filter)
+        if request.after.change > len(self.stage.machine.log):
+            raise Refused(rejection("FIELD_INVALID", "after has not come yet"))
         found = self._events((request.after.change, request.after.position))
         page = event_pb2.ListEventsResponse(events=found[: request.page_size or 50])
         page.end = len(page.events) == len(found)

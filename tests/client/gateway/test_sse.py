@@ -146,6 +146,12 @@ async def test_what_cannot_begin_has_a_status_of_its_own(gateway: Served, stage:
         assert answer.status == 400
         error = (await answer.json())["error"]
         assert error["details"][0]["reason"] == "REVISION_GONE"
+    for node in stage.nodes:
+        node.turned_away.clear()
+    async with asyncio.timeout(10), watching(gateway, Last_Event_ID="999999999.0") as answer:
+        assert answer.status == 400
+        error = (await answer.json())["error"]
+        assert error["message"].startswith("Last-Event-ID: after has not come yet; open")
     for wrong in ("x", "1.x", "9" * 40):
         async with watching(gateway, Last_Event_ID=wrong) as answer:
             assert answer.status == 400
