@@ -210,7 +210,16 @@ class CronFields:
                 if mask:
                     first = (mask & -mask).bit_length() - 1
                     return date(candidate, in_month, first).toordinal() - EPOCH_ORDINAL
+            if candidate == year and self._no_month_is_long_enough():
+                return None
         return None
+
+    def _no_month_is_long_enough(self) -> bool:
+        """Whether it names days of the month alone, and none that a named month has."""
+        if self.any_day or not self.any_weekday or self.before_last or self.near_day:
+            return False
+        longest = max(month_length(2000, month) for month in self.months)
+        return not self.days & ((1 << longest + 1) - 2)
 
     def _day_to(self, year: int, month: int, day: int) -> int | None:
         """Return the last named day (counted from 1970) up to a date; the day may be 0."""

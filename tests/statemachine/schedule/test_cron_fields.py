@@ -280,3 +280,25 @@ def test_few_seconds_cost_few_times_and_not_those_of_an_hour(begin: str) -> None
     assert found == list(range(low, low + 13))
     # Those of an hour are 3,600 numbers of 28 bytes.
     assert most < 20_000
+
+
+@pytest.mark.parametrize(
+    ("expression", "fires"),
+    [("0 0 31 2 *", False), ("0 0 31 4,6 *", False), ("0 0 30,29 2 *", True), ("0 0 31 2 1", True)],
+)
+def test_a_day_that_no_month_has_is_known_after_a_year(
+    monkeypatch: pytest.MonkeyPatch, expression: str, fires: bool
+) -> None:
+    looked: list[int] = []
+    day_mask = CronFields.day_mask
+
+    def counted(self: CronFields, year: int, month: int) -> int:
+        looked.append(month)
+        return day_mask(self, year, month)
+
+    monkeypatch.setattr(CronFields, "day_mask", counted)
+
+    found = fields_of(expression).at_or_after(wall("2025-03-01 00:00:00"))
+
+    assert (found is not None) == fires
+    assert fires or len(looked) <= 13
