@@ -45,7 +45,7 @@ Exit codes:
  20  it would be a second cluster beside one that lives
  21  it was removed from the cluster; empty the folder and add the node again
  22  a file would grow over the limit on file sizes (ulimit -f); raise it
- 23  another disk took its place in the cluster; empty the folder, or start the other
+ 23  another disk took its place in the cluster; empty the folder
 """
 
 
