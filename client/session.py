@@ -72,7 +72,8 @@ class Session:
         self._epoch = now
         # Rule 5: when the last word that the server is known to have read was said.
         self._heard = now
-        # Leases whose end is not acknowledged, by token; those in _reports have ended here.
+        # Leases whose end is not acknowledged, by token. Those of them that have ended here are in
+        # _reports too.
         self._held: dict[int, str] = {}
         self._reports: dict[int, Result] = {}
         self._report_bytes = 0
@@ -111,7 +112,7 @@ class Session:
     @property
     def held(self) -> int:
         """Leases whose end is not acknowledged yet, and reports that wait for an answer."""
-        return len(self._held) + sum(token not in self._held for token in self._reports)
+        return len(self._held)
 
     @property
     def busy(self) -> int:
@@ -120,7 +121,7 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        return not self._held and not self._reports
+        return not self._held
 
     def holds(self, token: int) -> bool:
         """The lease is ours and has not ended here."""
@@ -189,7 +190,7 @@ class Session:
         self._open_credits = max(0, self._open_credits - len(leases))
         for lease in leases:
             token = lease.token
-            if token in held or token in self._reports:
+            if token in held:
                 continue
             held[token] = lease.run
             if self.draining:
@@ -295,9 +296,8 @@ class Session:
     def ended(self, token: int, result: Result) -> None:
         """A handler has ended. If the lease is lost, nobody wants to know how."""
         self._busy -= 1
-        if token not in self._held or token in self._reports:
-            return
-        self._report(token, result)
+        if self.holds(token):
+            self._report(token, result)
 
     def _report(self, token: int, result: Result) -> None:
         self._reports[token] = self._unsent[token] = result
@@ -341,7 +341,7 @@ class Session:
         """Look at the clock."""
         orders = Orders()
         self._expire_deadlines(now, orders)
-        if self._held and now >= self._expires_at:
+        if self._works and now >= self._expires_at:
             self._expire(orders)
         if self._open:
             self._watch(now, orders)
@@ -349,15 +349,19 @@ class Session:
         return orders
 
     @property
+    def _works(self) -> bool:
+        """There are leases that have not ended here."""
+        return len(self._held) > len(self._reports)
+
+    @property
     def _expires_at(self) -> float:
         return self._heard + self.lapse_s * 0.9
 
     def _expire(self, orders: Orders) -> None:
-        """Rule 5. Reports are sent again all the same: they may have been recorded already."""
+        """Rule 5. What has ended here stays held: its report may still be the first."""
         why = f"the worker was not heard for {self.lapse_s:g} s, so the lease may have lapsed"
         for token in [token for token in self._held if token not in self._reports]:
             self._lost(token, why, orders)
-        self._held.clear()
         if self._open:
             orders.reconnect = why
 
@@ -406,7 +410,7 @@ class Session:
 
     def next_at(self) -> float:
         """When to tick, or to ask for frames, at the latest."""
-        times = [self._expires_at] if self._held else []
+        times = [self._expires_at] if self._works else []
         if self._deadline_heap:
             times.append(self._deadline_heap[0][0])
         if self._open:
@@ -475,8 +479,7 @@ class Session:
         if self.draining or self.drained or self._report_bytes > REPORT_BYTES_MAX:
             return 0
         # Leases that are held and credits that are out must fit into one hello.
-        held = max(len(self._held), len(self._reports))
-        wanted = min(self._hello.slots - self._busy, LEASES_MAX - held)
+        wanted = min(self._hello.slots - self._busy, LEASES_MAX - len(self._held))
         return max(0, wanted - self._open_credits)
 
     def _reporting_frames(self, now: float) -> Iterator[WorkRequest]:

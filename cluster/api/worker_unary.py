@@ -236,8 +236,10 @@ class WorkerCalls:
         within(request.progress)
         sessions = self.node.sessions
         session = sessions.by_worker.get(request.worker)
-        if session is None or session.lapsing:
+        if session is None:
             raise refusals.unknown_session(request.worker)
+        if session.lapsing:
+            raise Refused(refusals.session_lapsed(request.worker))
         session.hear()
         stopped: dict[int, Stop] = {}
         notes = tuple(request.progress)

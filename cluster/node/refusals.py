@@ -173,18 +173,34 @@ def state_lost(node: str) -> Refused:
     )
 
 
-def session_lost(worker: str, why: str) -> Rejection:
-    worker = keys.worker_id(worker)
-    return Rejection(
-        Reason.ERROR_REASON_SESSION_LOST,
-        f"the session of worker {worker} is gone: {why}; stop its handlers and say hello again",
-        {"worker": worker},
-    )
+def session_lapsed(worker: str) -> Rejection:
+    return _session_lost(
+        worker, "LAPSED",
+        "it was silent for too long, so its leases have ended; stop its handlers and say hello "
+        "again",
+    )  # fmt: skip
+
+
+def session_taken_over(worker: str) -> Rejection:
+    return _session_lost(
+        worker, "TAKEN_OVER",
+        "another stream with this id took it over; if that is not this worker's own, another "
+        "process has its id: stop the handlers, and take an id that no other process has",
+    )  # fmt: skip
 
 
 def unknown_session(worker: str) -> Refused:
-    why = "this leader does not know it, or it was silent for too long"
-    return Refused(session_lost(worker, why))
+    why = "this leader does not know it; say hello again, or call Lease"
+    return Refused(_session_lost(worker, "UNKNOWN", why))
+
+
+def _session_lost(worker: str, cause: str, why: str) -> Rejection:
+    worker = keys.worker_id(worker)
+    return Rejection(
+        Reason.ERROR_REASON_SESSION_LOST,
+        f"the session of worker {worker} is gone: {why}",
+        {"worker": worker, "cause": cause},
+    )
 
 
 def worker_not_found(worker: str) -> Refused:

@@ -24,13 +24,12 @@ from . import worker_reports
 from .hello import take_held
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
-from .refusals import backlog_full, session_lost
+from .refusals import backlog_full, session_lapsed, session_taken_over
 from .worker_session import REPORTS, WorkerSession, kind_of_worker
 from .worker_sink import NULL_SINK, WorkerSink
 
 SESSIONS_MAX = 20_000
 SESSIONS_OF_ONE = 10_000  # Of the workers of one tenant, so that those of others find room.
-SILENCE = "it was silent for too long, so its leases have ended"
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 
 
@@ -88,8 +87,8 @@ class WorkerSessions:
             self._add(session)
         else:
             if session.lapsing:
-                raise Refused(session_lost(hello.worker, SILENCE))
-            session.sink.lost(session_lost(hello.worker, "another stream took it over"))
+                raise Refused(session_lapsed(hello.worker))
+            session.sink.lost(session_taken_over(hello.worker))
             session.hello, session.kind, session.sink = hello, kind_of_worker(hello), sink
             session.credits, session.from_lease_only = 0, False
         self.heard(session)
@@ -292,7 +291,7 @@ class WorkerSessions:
                 self.wake()
             else:
                 self._remove(session)
-                session.sink.lost(session_lost(session.worker, SILENCE))
+                session.sink.lost(session_lapsed(session.worker))
 
         def unknown() -> None:
             """Whoever leads next gives it a full period of its own."""

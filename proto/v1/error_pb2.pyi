@@ -114,8 +114,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_IN_USE: _ErrorReason.ValueType  # 67
     """Something uses it. Metadata: `kind`, `name`, `used_by`."""
     ERROR_REASON_SESSION_LOST: _ErrorReason.ValueType  # 68
-    """The worker's session lapsed, or this leader never knew it; or another stream with the same
-    worker id took it over, of which only the first stream hears. Metadata: `worker`.
+    """The worker has no session here. Metadata: `worker`, `cause`. LAPSED: it was silent for too
+    long, so its leases have ended. UNKNOWN: this leader never heard of it, or has forgotten it.
+    TAKEN_OVER, of which only the stream before hears: the session stands, on another stream with
+    the same worker id. Who opened that one passes over it; otherwise another process has this id,
+    so do not say hello again under it.
     """
     ERROR_REASON_MEMBERSHIP_REFUSED: _ErrorReason.ValueType  # 69
     """The change would leave the cluster without a safe majority, or another one is under way.
@@ -295,8 +298,11 @@ ERROR_REASON_HAS_DEPENDENTS: ErrorReason.ValueType  # 66
 ERROR_REASON_IN_USE: ErrorReason.ValueType  # 67
 """Something uses it. Metadata: `kind`, `name`, `used_by`."""
 ERROR_REASON_SESSION_LOST: ErrorReason.ValueType  # 68
-"""The worker's session lapsed, or this leader never knew it; or another stream with the same
-worker id took it over, of which only the first stream hears. Metadata: `worker`.
+"""The worker has no session here. Metadata: `worker`, `cause`. LAPSED: it was silent for too
+long, so its leases have ended. UNKNOWN: this leader never heard of it, or has forgotten it.
+TAKEN_OVER, of which only the stream before hears: the session stands, on another stream with
+the same worker id. Who opened that one passes over it; otherwise another process has this id,
+so do not say hello again under it.
 """
 ERROR_REASON_MEMBERSHIP_REFUSED: ErrorReason.ValueType  # 69
 """The change would leave the cluster without a safe majority, or another one is under way.

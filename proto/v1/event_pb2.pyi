@@ -49,7 +49,10 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     EVENT_KIND_JOB_REPAIRED: _EventKind.ValueType  # 8
     """A job that was set aside fires again."""
     EVENT_KIND_RUN_FIRED: _EventKind.ValueType  # 10
-    """A scheduled time became a run."""
+    """A run came to be, whatever its cause (Run.cause): a schedule, a trigger, a backfill or jobs
+    upstream. Once for each run and before its other events, also where it ends as it comes. It may
+    be due later, or held back.
+    """
     EVENT_KIND_FIRED_NOT: _EventKind.ValueType  # 11
     """A scheduled time (or a stretch of them) got an outcome without a run."""
     EVENT_KIND_RUN_LEASED: _EventKind.ValueType  # 12
@@ -103,7 +106,10 @@ EVENT_KIND_JOB_BROKEN: EventKind.ValueType  # 7
 EVENT_KIND_JOB_REPAIRED: EventKind.ValueType  # 8
 """A job that was set aside fires again."""
 EVENT_KIND_RUN_FIRED: EventKind.ValueType  # 10
-"""A scheduled time became a run."""
+"""A run came to be, whatever its cause (Run.cause): a schedule, a trigger, a backfill or jobs
+upstream. Once for each run and before its other events, also where it ends as it comes. It may
+be due later, or held back.
+"""
 EVENT_KIND_FIRED_NOT: EventKind.ValueType  # 11
 """A scheduled time (or a stretch of them) got an outcome without a run."""
 EVENT_KIND_RUN_LEASED: EventKind.ValueType  # 12

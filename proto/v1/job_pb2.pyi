@@ -1865,7 +1865,9 @@ class PreviewScheduleRequest(_message.Message):
     @_builtins.property
     def from_time(self) -> _timestamp_pb2.Timestamp:
         """From here on. Unset: now. Schedules that are not stored may be seen from a past instant on, as
-        if they had been stored then; those of a job count from when it got them.
+        if they had been stored then; those of a job count from when it got them. Times that have
+        passed are those that the schedules name by the calendars of now, whatever became of them: that
+        is in ListJobLedger. Of changes made manually only those that lie ahead are shown.
         """
 
     @_builtins.property

@@ -764,7 +764,8 @@ class LeaseRequest(_message.Message):
     request_id: _builtins.str
     """See common.proto; the leases that were taken under it come again, as far as they still stand.
     With another `hello`, `maximum` or `wait` it is another request: REQUEST_ID_REUSED, if leases
-    were taken under it, and else a new one.
+    were taken under it, and else a new one. So repeat all of it as it was, also a `wait` of which
+    a part has gone by: leases that nobody asks for again stand as long as the session.
     """
     @_builtins.property
     def hello(self) -> Global___WorkerHello:

@@ -39,8 +39,9 @@ class WorkerServiceStub(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
     (options.proto) counts as a word from the worker that it names at the moment it arrives, so
-    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
-    forgotten, the next Lease makes it anew.
+    Heartbeat is called beside a Lease that waits: these three do, and each frame of a stream.
+    Complete, Fail, Release and Extend name no worker and do not. A session without a lease needs no
+    heartbeat: once forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -68,11 +69,14 @@ class WorkerServiceStub(object):
     stream are void, and so are leases that come on it behind the hello: others get them, as the
     hello does not list them. All of this may stand in the first frame. A new leader gives every
     session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
-    for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+    for a stream that ended with SESSION_LOST, unless another took it over: leases that have
+    lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
-    best a little before, and say hello with none held.
+    best a little before, and leave their leases out of the next hello. What had ended by itself
+    stays in `held` with its report (rule 3), for as long as that is not acknowledged: left out,
+    its lease would end, and its run would be done again.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
@@ -154,8 +158,9 @@ class WorkerServiceServicer(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
     (options.proto) counts as a word from the worker that it names at the moment it arrives, so
-    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
-    forgotten, the next Lease makes it anew.
+    Heartbeat is called beside a Lease that waits: these three do, and each frame of a stream.
+    Complete, Fail, Release and Extend name no worker and do not. A session without a lease needs no
+    heartbeat: once forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -183,11 +188,14 @@ class WorkerServiceServicer(object):
     stream are void, and so are leases that come on it behind the hello: others get them, as the
     hello does not list them. All of this may stand in the first frame. A new leader gives every
     session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
-    for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+    for a stream that ended with SESSION_LOST, unless another took it over: leases that have
+    lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
-    best a little before, and say hello with none held.
+    best a little before, and leave their leases out of the next hello. What had ended by itself
+    stays in `held` with its report (rule 3), for as long as that is not acknowledged: left out,
+    its lease would end, and its run would be done again.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
@@ -361,8 +369,9 @@ class WorkerService(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
     (options.proto) counts as a word from the worker that it names at the moment it arrives, so
-    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
-    forgotten, the next Lease makes it anew.
+    Heartbeat is called beside a Lease that waits: these three do, and each frame of a stream.
+    Complete, Fail, Release and Extend name no worker and do not. A session without a lease needs no
+    heartbeat: once forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -390,11 +399,14 @@ class WorkerService(object):
     stream are void, and so are leases that come on it behind the hello: others get them, as the
     hello does not list them. All of this may stand in the first frame. A new leader gives every
     session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
-    for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+    for a stream that ended with SESSION_LOST, unless another took it over: leases that have
+    lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
-    best a little before, and say hello with none held.
+    best a little before, and leave their leases out of the next hello. What had ended by itself
+    stays in `held` with its report (rule 3), for as long as that is not acknowledged: left out,
+    its lease would end, and its run would be done again.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with

@@ -125,6 +125,20 @@ def test_a_preview_says_that_nothing_is_before_the_schedule(machine: Machine) ->
     assert not ask(machine, request, Answer).warnings
 
 
+def test_a_preview_names_what_has_passed_whatever_became_of_it(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    edit = Edit(scheduled_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_SKIP)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    machine.at("2026-01-01T03:30")
+    machine.fire()
+    request = job_pb2.PreviewScheduleRequest(job="a", from_time=timestamp(START_MS), count=4)
+
+    answer = ask(machine, request, Answer)
+
+    assert times(answer) == [START_MS + hour * HOUR_MS for hour in (1, 2, 3, 4)]
+    assert not [item.note for item in answer.occurrences if item.excluded or item.note]
+
+
 def test_schedules_that_are_not_stored_are_shown_from_a_past_time_on(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     for job in ("", "a"):

@@ -242,6 +242,7 @@ async def test_a_second_stream_takes_the_session_over(start: Start) -> None:
     await first.ended()
     assert first.refusal is not None
     assert first.refusal.reason == "SESSION_LOST"
+    assert first.refusal.values == {"worker": "w1", "cause": "TAKEN_OVER"}
     await second.succeed(lease)
     await second.until(lambda: bool(second.acks))
     assert not second.acks[0].reason
@@ -423,6 +424,7 @@ async def test_a_silent_session_lapses(start: Start) -> None:
     await worker.ended()
     assert worker.refusal is not None
     assert worker.refusal.reason == "SESSION_LOST"
+    assert worker.refusal.values == {"worker": "w1", "cause": "LAPSED"}
 
 
 async def open_streams(served: Served, count: int) -> list[Worker]:

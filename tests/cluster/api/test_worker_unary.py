@@ -264,7 +264,7 @@ async def test_a_heartbeat_of_a_stranger_is_refused(start: Start) -> None:
     served = await start("a")
     found = await refused(workers(served).Heartbeat(worker_pb2.HeartbeatRequest(worker="w9")))
     assert (found.code, found.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "SESSION_LOST")
-    assert found.values == {"worker": "w9"}
+    assert found.values == {"worker": "w9", "cause": "UNKNOWN"}
 
 
 async def test_cancels_and_lost_leases_are_told_until_they_are_over(start: Start) -> None:
