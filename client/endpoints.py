@@ -13,6 +13,8 @@ from .backoff import backoff
 logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 7400
+# A node on this machine by a socket of its own: "unix:/var/lib/raftsched/gateway.sock".
+SOCKET = "unix:/"
 # A client learns of leaders beyond the list it was given; it remembers this many.
 LEARNED_MAX = 16
 # An endpoint that failed is passed over for this long, twice as long each time.
@@ -30,6 +32,8 @@ def parse(endpoints: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _endpoint(word: str) -> str:
+    if word.startswith(SOCKET):
+        return word
     if "/" in word:
         raise ValueError(f"endpoint {word!r} is not host:port; write it without scheme and path")
     bracketed = word.startswith("[")
@@ -46,6 +50,8 @@ def _endpoint(word: str) -> str:
 def is_loopback(address: str) -> bool:
     """Whether what is sent there stays on this machine."""
     host = address.rpartition(":")[0].strip("[]")
+    if address.startswith(SOCKET):
+        return True
     if host == "localhost":
         return True
     try:

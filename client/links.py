@@ -131,7 +131,10 @@ class Links:
         # Whoever listens on the way could take a token and be whoever it stands for.
         self._plain = tls is None and not insecure
         self._exposes = bool(token) and self._plain
-        self.endpoints = Endpoints(nodes.parse(words), self._may_ask)
+        parsed = nodes.parse(words)
+        # Then a node on this machine asks the others, which may want encryption.
+        self._stays = self._plain and all(one.startswith(nodes.SOCKET) for one in parsed)
+        self.endpoints = Endpoints(parsed, self._may_ask)
         for address in self.endpoints.configured:
             self._check_exposed(address)
         self.namespace = namespace
@@ -174,6 +177,8 @@ class Links:
                 self.endpoints.forget_leader(self.endpoints.leader)
 
     def _may_ask(self, address: str) -> bool:
+        if self._stays:
+            return address.startswith(nodes.SOCKET)
         return not self._exposes or nodes.is_loopback(address)
 
     def _check_exposed(self, address: str) -> None:

@@ -59,6 +59,10 @@ def config_options(command: Command) -> Command:
             key.flag, key.path.replace(".", "__"), default=None, metavar=None if what else "VALUE",
             help=key.comment, allow_from_autoenv=False, **what,
         )(command)  # fmt: skip
+    command = click.option(
+        "--no-gateway", "gateway__listen", flag_value="", default=None,
+        help="Start no gateway: as --gateway-listen ''.", allow_from_autoenv=False,
+    )(command)  # fmt: skip
     return click.option(
         "--config", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
         envvar=FILE_VARIABLE, show_envvar=True, metavar="FILE", help="The TOML file, if any.",

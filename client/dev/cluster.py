@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import termios
@@ -46,6 +47,7 @@ class DevCluster:
             "worker", ["raftsched.client.dev.example", ports.endpoints], folder / "worker.log"
         )
         self.worker = Child(example, self._of_worker)
+        self.gateway = Child(gateway(ports, folder), self.screen.of)
         self.worker_ready = asyncio.Event()
         self.stopping = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
@@ -70,11 +72,11 @@ class DevCluster:
 
     async def _start(self) -> str:
         """Start all at once; return the leader's name when everything answers."""
-        for child in (*self.nodes.values(), self.worker):
+        for child in (*self.nodes.values(), self.worker, self.gateway):
             child.start()
         give_up = time.monotonic() + START_S
         while not self.stopping.is_set():
-            for child in (*self.nodes.values(), self.worker):
+            for child in (*self.nodes.values(), self.worker, self.gateway):
                 if not child.alive:
                     raise CannotStart(f"{child.name} did not start; see its lines above")
             if self.worker_ready.is_set():
@@ -158,8 +160,17 @@ class DevCluster:
     async def _stop(self) -> None:
         """The worker first, so that it can give its runs back; leave no process behind."""
         self.screen.line("stopping")
-        await self.worker.stop()
+        await asyncio.gather(self.worker.stop(), self.gateway.stop())
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+
+
+def gateway(ports: Ports, folder: Path) -> Process:
+    """One for all nodes, so that it outlives whichever is killed."""
+    words = ["gateway", "--quiet", "--listen", ports.gateway, "--server", ports.endpoints]
+    return Process(
+        "gateway", words, folder / "gateway.log", {"RAFTSCHED_CONFIG": os.devnull},
+        (sys.executable, "-c", "from raftsched.client.cli import main; main()"),
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ FILE = "dev.json"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Clients from `base` on, nodes from ten above, HTTP from twenty above."""
+    """Clients from `base` on, nodes from ten above, their own HTTP from twenty above, the gateway
+    thirty above."""
 
     base: int
     count: int
@@ -35,6 +36,10 @@ class Ports:
         return self._address(name, 20)
 
     @property
+    def gateway(self) -> str:
+        return self._address("n1", 30)
+
+    @property
     def endpoints(self) -> str:
         return ",".join(self.client(name) for name in self.names)
 
@@ -47,11 +52,8 @@ class Ports:
 
     @property
     def all(self) -> list[int]:
-        return [self.base + above + place for above in (0, 10, 20) for place in range(self.count)]
-
-    @property
-    def last(self) -> int:
-        return self.base + 20 + self.count - 1
+        nodes = [self.base + above + place for above in (0, 10, 20) for place in range(self.count)]
+        return [*nodes, self.base + 30]
 
     def _address(self, name: str, above: int) -> str:
         return f"{LOOPBACK}:{self.base + above + int(name[1:]) - 1}"
@@ -72,7 +74,7 @@ def choose(folder: Path, base: int, count: int) -> Ports:
                 "program (perhaps a `raftsched dev` on this folder), or name another folder"
             )
         return known
-    for start in range(base, PORT_MAX - 30, STEP):
+    for start in range(base, PORT_MAX - 31, STEP):
         ports = Ports(start, count)
         if not _taken(ports):
             return ports

@@ -109,6 +109,7 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
     for name in ports.names:
         leads = "   leads" if name == leader else ""
         yield f"  {name}  {ports.client(name)}   http://{ports.http(name)}/metrics{leads}"
+    yield f"  HTTP and JSON: http://{ports.gateway}/v1/jobs"
     yield f"Data: {where}"
     yield ""
     yield "In another terminal:"

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,6 +28,8 @@ from .room import Room
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
 BACKLOG = 1_024
+# Between two looks at the files of the certificate.
+RENEW_S = 5.0
 # Where h11 begins to show what came, which may be a secret.
 QUOTED = re.compile(r":? (?:bytearray\(|b?['\"])")
 # What a log record has by itself.
@@ -154,11 +158,16 @@ class Port:
         )  # fmt: skip
         self._app = app
         self._task: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._certificate = Certificate(settings) if settings.certificate else None
 
     async def start(self, host: str, port: int) -> str:
         """Listen; returns the address with its real port. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._server.config.load()
+        if self._certificate is not None and self._server.config.ssl is not None:
+            self._renewing = asyncio.create_task(self._certificate.renew(self._server.config.ssl))
         self._task = asyncio.create_task(self._server.serve([listening]), name="gateway")
         shown = f"[{host}]" if ":" in host else host
         return f"{shown}:{listening.getsockname()[1]}"
@@ -177,7 +186,45 @@ class Port:
         await asyncio.wait([self.task], timeout=STOP_S + 1)
         self._server.force_exit = True
         await self.task
+        if self._renewing is not None:
+            self._renewing.cancel()
         self._app.close()
+
+
+class Certificate:
+    """Its files, which may change while connections stand: each new one shows the new one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._files = settings.certificate, settings.key
+        self._known = self._stamps()
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        looked = [os.stat(name) for name in self._files]
+        return [(one.st_mtime_ns, one.st_size, one.st_ino) for one in looked]
+
+    async def renew(self, context: ssl.SSLContext) -> None:
+        """Look now and then, until it is cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            self.look(context)
+
+    def look(self, context: ssl.SSLContext) -> None:
+        """Take files that have changed; the former certificate goes on if they are no pair."""
+        try:
+            now = self._stamps()
+            if now == self._known:
+                return
+            self._known = now
+            # Key and certificate of two pairs would spoil the context that is in use.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+            context.load_cert_chain(*self._files)
+        except OSError as error:
+            logger.warning(
+                "the certificate %s was not read again, and the former goes on: %s",
+                self._files[0], error,
+            )  # fmt: skip
+        else:
+            logger.info("the certificate was read again, as its files changed")
 
 
 class _Server(uvicorn.Server):

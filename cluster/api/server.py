@@ -10,6 +10,7 @@ await server.stop(grace=1.0)
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 from collections.abc import Mapping
 from typing import cast
@@ -155,8 +156,9 @@ class Server:
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 
-    async def start(self) -> str:
-        """Serve; the address that was bound. OSError when it is taken."""
+    async def start(self, beside: str = "") -> str:
+        """Serve; the address that was bound. OSError when it is taken. `beside` is the path of a
+        socket for programs of the same owner on this machine."""
         most = connections_max(self.shares.limits.connections)
         self._server = grpc.aio.server(
             options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", most))
@@ -167,6 +169,8 @@ class Server:
                 (*services(), SERVICE, reflection.SERVICE_NAME), self._server
             )
         port = self._bind()
+        if beside:
+            self._bind_beside(beside)
         await self._server.start()
         self._strangers.serve(port)
         self._strangers.start()
@@ -185,6 +189,15 @@ class Server:
                 f"cannot listen for clients on {self._address}: the port is in use, or the address "
                 "is not one of this machine. Stop the other program, or choose another address"
             ) from error
+
+    def _bind_beside(self, path: str) -> None:
+        before = os.umask(0o177)
+        try:
+            self._server.add_insecure_port(f"unix:{path}")
+        except RuntimeError as error:
+            raise OSError(f"cannot make the socket {path} for the gateway: {error}") from error
+        finally:
+            os.umask(before)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         served: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}

@@ -25,11 +25,12 @@ PROBE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where other nodes, clients and HTTP find a node; an empty `http` is none."""
+    """Where other nodes, clients and HTTP find a node; an empty `http` or `gateway` is none."""
 
     peer: str
     client: str
     http: str = ""
+    gateway: str = ""
 
     def member(self, name: str) -> str:
         return f"{name}={self.peer}/{self.client}"
@@ -56,6 +57,10 @@ def free_addresses(
 
 def members_of(addresses: Mapping[str, Address]) -> str:
     return ",".join(address.member(name) for name, address in addresses.items())
+
+
+# A process more beside each node is for those who ask. It is no flag, for earlier builds know none.
+NO_GATEWAY = {"RAFTSCHED_NODE_GATEWAY_LISTEN": ""}
 
 
 def node_flags(name: str, members: str, folder: Path, http: str) -> list[str]:
@@ -119,10 +124,13 @@ class NodeProcesses:
             flags = node_flags(name, members, folder / name, address.http)
             if shown is not None:
                 flags += ["--listen", address.client, "--listen-peer", address.peer]
+            if address.gateway:
+                flags += ["--gateway-listen", address.gateway]
             flags += [*settings, *(own or {}).get(name, ())]
             self.by_name[name] = NodeProcess(
-                name, flags, folder / f"{name}.log", program=program(name), address=found[name]
-            )
+                name, flags, folder / f"{name}.log", dict(NO_GATEWAY), program=program(name),
+                address=found[name],
+            )  # fmt: skip
 
     @property
     def names(self) -> list[str]:

@@ -41,6 +41,25 @@ class LogSection(Section, frozen=True, kw_only=True):
     ] = "info"
 
 
+class GatewaySection(Section, frozen=True, kw_only=True):
+    """HTTP and JSON, by a process that the node starts beside itself."""
+
+    listen: Annotated[
+        str, Meta(description="Where HTTP is served for callers. Empty: no gateway here.")
+    ] = "127.0.0.1:7480"
+    hosts: Annotated[
+        str,
+        Meta(
+            description="Names by which callers know the gateway, with commas. Empty: its address, "
+            "or, where it listens beyond this machine, any name."
+        ),
+    ] = ""
+    cors_origins: Annotated[
+        str,
+        Meta(description="Pages of these origins may call, with commas: https://ops.example"),
+    ] = ""
+
+
 class Files(Section, frozen=True, kw_only=True):
     certificate_file: Annotated[str, Meta(description="PEM, with its chain.")] = ""
     key_file: Annotated[str, Meta(description="PEM, without a password.")] = ""
@@ -150,6 +169,7 @@ class Config(Section, frozen=True, kw_only=True):
         ),
     ] = 8
     limits: CallerLimits = CallerLimits()
+    gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()
     tls: TlsSection = TlsSection()
     members: Annotated[

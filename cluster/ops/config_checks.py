@@ -15,6 +15,7 @@ def wrong(config: Config) -> Iterator[str]:
     yield from _wrong_members(config)
     doors = (
         ("listen", config.listen), ("listen_peer", config.listen_peer), ("http", config.http),
+        ("gateway.listen", config.gateway.listen),
     )  # fmt: skip
     for path, address in doors:
         if address and (why := wrong_address(address)):
@@ -101,6 +102,8 @@ def _open_doors(config: Config) -> Iterator[str]:
          config.listen or me.client, known, "tls.server with a ca_file or with tokens = true",
          "insecure_clients"),
         ("http", config.http, tls.server.certificate_file, "tls.server", "insecure_http"),
+        ("gateway.listen", config.gateway.listen, tls.server.certificate_file, "tls.server",
+         "insecure_http"),
     )  # fmt: skip
     for path, address, lock, needs, key in doors:
         if config.insecure or getattr(config, key):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 from ..node.limits import CallerLimits
-from .config import KEYS, Config, Files, MemberSection
+from .config import KEYS, Config, Files, GatewaySection, MemberSection
 
 
 def text_of(config: Config, origins: Mapping[str, str] | None = None) -> str:
@@ -45,7 +45,8 @@ def _section_comment(section: str) -> str:
     kind: Any = Config
     for name in section.split("."):
         kind = get_type_hints(kind)[name]
-    return (kind.__doc__ or "").strip() if issubclass(kind, Files | CallerLimits) else ""
+    shown = issubclass(kind, Files | CallerLimits | GatewaySection)
+    return (kind.__doc__ or "").strip() if shown else ""
 
 
 def _value(config: Config, path: str) -> object:

@@ -29,6 +29,7 @@ from .config_checks import doubts, is_loopback
 from .data_dir import Folder, removal, told
 from .exits import NodeCannotStart, NodeExit
 from .figures import NodeFigures, RefusedFigures
+from .gateway import GatewayBeside
 from .make_node import NEWER, VERSION, make_node, virtual_clock
 from .metrics import Metrics
 from .node_watch import Watch
@@ -134,6 +135,7 @@ class Life:
             node, listen.client(config), credentials, onward, metrics, config.limits,
             reflects=reflects(config),
         )  # fmt: skip
+        self.gateway = GatewayBeside(config)
         metrics.registry.register(RefusedFigures(self.server.refused.count))
         self.http = HttpPort(
             metrics.registry, self.checks, about(config), config.tls.server, node.steps
@@ -148,9 +150,10 @@ class Life:
             self.node.watch_bootstrap()
         try:
             await self.node.start()
-            await self.server.start()
+            await self.server.start(self.gateway.socket)
             if self.config.http:
                 await self.http.start(self.config.http)
+            self.gateway.start()
         except (OSError, faults.Refused) as error:
             # Somebody took a port between the look at it and now.
             raise NodeCannotStart(NodeExit.ADDRESS_TAKEN, str(error)) from error
@@ -165,7 +168,8 @@ class Life:
         sys.setswitchinterval(SWITCH_SECONDS)
         logs.info(
             "serves", clients=listen.client(self.config), http=self.config.http,
-            folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
+            gateway=self.gateway.url, folder=self.config.folder, version=VERSION,
+            members=sorted(self.config.members),
         )  # fmt: skip
         if self.node.spec.virtual is not None:
             logs.critical(
@@ -204,8 +208,7 @@ class Life:
         """Return when it is time to stop, with the code to end with."""
         signal_came = asyncio.ensure_future(asked.wait())
         background = [self.watch.task, self.webhooks.task]
-        if self.http.task is not None:
-            background.append(self.http.task)
+        background += [task for task in (self.http.task, self.gateway.task) if task is not None]
         waits: list[asyncio.Future[Any]] = [signal_came, self.node.ended, *background]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         signal_came.cancel()
@@ -233,8 +236,8 @@ class Life:
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
         node.drain()
-        ending.step = "telling streams to go"
-        await self.server.drain(f"{node.name} is stopping")
+        ending.step = "telling streams and the gateway to go"
+        await asyncio.gather(self.server.drain(f"{node.name} is stopping"), self.gateway.stop())
         if not dead:
             ending.step = "handing the leadership over"
             await node.hand_over(HAND_OVER_SECONDS)

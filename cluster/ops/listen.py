@@ -7,7 +7,7 @@ import os
 import socket
 
 from ..raft.transport import split
-from .config import Config
+from .config import KEYS, Config
 from .exits import NodeCannotStart, NodeExit
 
 
@@ -17,7 +17,14 @@ def of(config: Config) -> dict[str, str]:
     key = "listen_peer" if config.listen_peer else f"members.{config.name}.peer"
     found = {key: config.listen_peer or me.peer}
     found["listen" if config.listen else f"members.{config.name}.client"] = client(config)
-    return found | ({"http": config.http} if config.http else {})
+    found |= {"http": config.http} if config.http else {}
+    return found | ({"gateway.listen": config.gateway.listen} if has_gateway(config) else {})
+
+
+def has_gateway(config: Config) -> bool:
+    """Whether a gateway is started beside. It could not pass on the certificates that callers show
+    where these say who calls."""
+    return bool(config.gateway.listen) and not config.tls.server.ca_file
 
 
 def client(config: Config) -> str:
@@ -36,7 +43,12 @@ def check(config: Config) -> None:
 
 def refusal(key: str, address: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"{key}: {address} is in use by another program; stop it, or choose another port"
+        known = KEYS.get(key)
+        how = f" with {known.flag} HOST:PORT" if known is not None else ""
+        how += " or --no-gateway" if key == "gateway.listen" else ""
+        return (
+            f"{key}: {address} is in use by another program; stop it, or choose another port{how}"
+        )
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     return f"{key}: cannot listen on {address}: {reason}; name an address of this machine"
 

@@ -18,7 +18,7 @@ import pytest
 from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.local.process import environment
 
-from .processes import crowd, until
+from .processes import crowd, fetch, until
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +89,12 @@ def children(parent: int) -> set[int]:
     return found
 
 
+async def answers(url: str) -> bool:
+    with suppress(OSError):
+        return (await fetch(url, ""))[0] == 200
+    return False
+
+
 def living(pids: set[int]) -> set[int]:
     return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
@@ -102,6 +108,8 @@ async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: P
         data = next(line for line in running.lines if line.startswith("Data: "))
         folder = data.removeprefix("Data: ").partition(",")[0]
         await running.said("hello", "succeeded", "hello you", seconds=15)
+        url = next(line for line in running.lines if "HTTP and JSON: " in line).split()[-1]
+        await until(lambda: answers(url), 10)
         pids = children(running.process.pid)
         running.process.send_signal(signal.SIGTERM)
         await until(lambda: running.process.returncode is not None, 10)
@@ -109,7 +117,7 @@ async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: P
     assert took < 5.0 * crowd()
     assert running.process.returncode == 0
     assert "thrown away" in data
-    assert len(pids) == 4
+    assert len(pids) == 5
     assert living(pids) == set()
     assert not Path(folder).exists()
 
@@ -172,4 +180,4 @@ async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path, wo
         os.kill(running.process.pid, signal.SIGKILL)
 
         await until(lambda: not living(pids), 8)
-    assert len(pids) == 4
+    assert len(pids) == 5

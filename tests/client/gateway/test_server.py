@@ -192,6 +192,37 @@ async def test_a_certificate_turns_https_on(stage: Stage, tmp_path: Path) -> Non
         assert not plain.startswith(b"HTTP")
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+async def test_a_renewed_certificate_is_shown(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "RENEW_S", 0.02)
+    certify(tmp_path, "node")
+    pem, key = tmp_path / "node.pem", tmp_path / "node.key"
+
+    async def shown(gateway: Served) -> str:
+        return await asyncio.to_thread(ssl.get_server_certificate, (gateway.host, gateway.port))
+
+    async with serving(stage.endpoints, Settings(certificate=str(pem), key=str(key))) as gateway:
+        first = await shown(gateway)
+        # A key of another pair is not taken.
+        former = key.read_bytes()
+        (tmp_path / "other").mkdir()
+        certify(tmp_path / "other", "node")
+        key.write_bytes((tmp_path / "other" / "node.key").read_bytes())
+        async with asyncio.timeout(10):
+            while gateway.server._certificate is None or (
+                gateway.server._certificate._stamps() != gateway.server._certificate._known
+            ):
+                await asyncio.sleep(0.01)
+        assert await shown(gateway) == first
+        assert former != key.read_bytes()
+        pem.write_bytes((tmp_path / "other" / "node.pem").read_bytes())
+        async with asyncio.timeout(10):
+            while await shown(gateway) == first:
+                await asyncio.sleep(0.01)
+
+
 async def test_requests_on_one_connection_are_answered_in_order(gateway: Served) -> None:
     asked = [f"/v1/nothing-{number}" for number in range(5)]
     lines = "".join(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for path in asked)
