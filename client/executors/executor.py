@@ -62,6 +62,24 @@ async def _beat(context: Context) -> None:
         context.progress(int(monotonic() - began), 0, "seconds under way")
 
 
+def facts(context: Context) -> dict[str, str]:
+    """What every target hears of its run (Action, in the contracts), beside the run's id."""
+    lease = context.lease
+    return {
+        "Token": str(lease.token),
+        "Attempt": str(lease.attempt),
+        "Job": lease.job,
+        "Namespace": lease.namespace,
+        "Scheduled-Time": lease.scheduled_time.ToJsonString(),
+    }
+
+
+def headers(context: Context) -> dict[str, str]:
+    """The same as headers of a call."""
+    ours = {f"Raftsched-{name}": text for name, text in facts(context).items()}
+    return {"Idempotency-Key": context.run, "Raftsched-Run": context.run, **ours}
+
+
 def result_of(context: Context, data: bytes, content_type: str, size: int) -> Payload | None:
     """What was answered, if it can be kept whole; half a document is worth nothing."""
     if size > PAYLOAD_BYTES_MAX:

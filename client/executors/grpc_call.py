@@ -8,6 +8,7 @@ import grpc.aio
 from ..context import Context
 from ..links import OPTIONS, Tls, failure_of
 from ..outcomes import AttemptFailed, PermanentError, RetryLater
+from . import executor
 from .executor import TIMEOUT_S, Executor, result_of
 
 CHANNELS_MAX = 64
@@ -89,10 +90,6 @@ class GrpcExecutor(Executor):
 
 
 def _metadata(context: Context) -> tuple[tuple[str, str], ...]:
-    ours = {
-        "idempotency-key": context.run,
-        "raftsched-run": context.run,
-        "raftsched-token": str(context.token),
-    }
+    ours = {name.lower(): text for name, text in executor.headers(context).items()}
     given = {name.lower(): text for name, text in context.lease.action.grpc.metadata.items()}
     return tuple({**given, **ours}.items())

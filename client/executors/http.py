@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...proto.v1.job_pb2 import HttpAction
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError, RetryLater
+from . import executor
 from .executor import TIMEOUT_S, Executor, result_of
 
 if TYPE_CHECKING:
@@ -101,11 +102,7 @@ def bare(url: str) -> str:
 
 
 def _headers(context: Context, action: HttpAction) -> dict[str, str]:
-    ours = {
-        "Idempotency-Key": context.run,
-        "Raftsched-Run": context.run,
-        "Raftsched-Token": str(context.token),
-    }
+    ours = executor.headers(context)
     names = {name.lower() for name in ours}
     headers = {name: text for name, text in action.headers.items() if name.lower() not in names}
     content_type = context.lease.payload.content_type

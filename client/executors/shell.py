@@ -14,7 +14,7 @@ from ...proto.v1.job_pb2 import ShellAction
 from ...proto.v1.worker_pb2 import Stop
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError
-from .executor import Executor, result_of
+from .executor import Executor, facts, result_of
 
 TIMEOUT_S = 3_600.0
 GRACE_S = 5.0
@@ -43,12 +43,12 @@ except OSError as error:
 class ShellExecutor(Executor):
     """Runs the action's argv as it is, or through /bin/sh where the action asks for it.
 
-    The command gets the payload on standard input and the action's environment, nothing of the
-    worker's. What it writes to standard output is the result; both outputs are in the log. It has a
-    process group of its own; when it ends or is stopped, whoever is left in the group is killed.
-    Stopping is SIGTERM, then SIGKILL after `grace`. `memory` limits the address space of each of
-    its processes, in bytes. The kind of a failure is "exit.3", "signal.SIGSEGV", "shell.timeout"
-    or "shell.start".
+    The command gets the payload on standard input and the action's environment with what names the
+    run (RAFTSCHED_RUN and so on), nothing of the worker's. What it writes to standard output is the
+    result; both outputs are in the log. It has a process group of its own; when it ends or is
+    stopped, whoever is left in the group is killed. Stopping is SIGTERM, then SIGKILL after
+    `grace`. `memory` limits the address space of each of its processes, in bytes. The kind of a
+    failure is "exit.3", "signal.SIGSEGV", "shell.timeout" or "shell.start".
     """
 
     name = "shell"
@@ -94,7 +94,7 @@ class ShellExecutor(Executor):
                     stdin=given,
                     stdout=output.writing,
                     stderr=error_words.writing,
-                    env=dict(context.lease.action.shell.environment),
+                    env=_environment(context),
                     cwd=self._directory,
                     start_new_session=True,
                 )
@@ -158,6 +158,15 @@ class ShellExecutor(Executor):
         """The worker's process is about to end; nothing it started may stay."""
         for group in self._groups:
             _kill(group, signal.SIGKILL)
+
+
+def _environment(context: Context) -> dict[str, str]:
+    # Not RAFTSCHED_TOKEN and the like: by these the command line has its settings.
+    ours = {
+        f"RAFTSCHED_RUN_{name.upper().replace('-', '_')}": text
+        for name, text in facts(context).items()
+    }
+    return {**context.lease.action.shell.environment, **ours, "RAFTSCHED_RUN": context.run}
 
 
 def _kill(group: int, number: signal.Signals) -> None:

@@ -293,7 +293,21 @@ Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 
 @_typing.final
 class Action(_message.Message):
-    """What is carried out."""
+    """What is carried out. The worker tells each target that an executor calls of which run it is, in
+    place of what the job sends along under these names: as headers by HTTP, as metadata in small
+    letters by gRPC, as variables of a command's environment.
+
+    | header | variable | |
+    | --- | --- | --- |
+    | `Raftsched-Run`, `Idempotency-Key` | `RAFTSCHED_RUN` | Lease.run, same on every attempt |
+    | `Raftsched-Token` | `RAFTSCHED_RUN_TOKEN` | Lease.token, the fence |
+    | `Raftsched-Attempt` | `RAFTSCHED_RUN_ATTEMPT` | Lease.attempt, from 1 |
+    | `Raftsched-Job` | `RAFTSCHED_RUN_JOB` | Lease.job |
+    | `Raftsched-Namespace` | `RAFTSCHED_RUN_NAMESPACE` | Lease.namespace |
+    | `Raftsched-Scheduled-Time` | `RAFTSCHED_RUN_SCHEDULED_TIME` | "2026-01-01T02:00:00.007Z", UTC |
+
+    `RAFTSCHED_TOKEN` is none of them: that is the access token of the command line.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -371,7 +385,7 @@ class HttpAction(_message.Message):
     """http:// or https://, at most 2,048 characters."""
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent along; at most 32. Idempotency-Key, Raftsched-Run and Raftsched-Token are always sent.
+        """Sent along; at most 32. See Action for what is sent beside them.
         Authorization is refused where the address holds credentials: a request has room for one.
         """
 
@@ -433,8 +447,8 @@ class GrpcAction(_message.Message):
     """Encrypt the connection and check the target's certificate."""
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent along as metadata, texts under keys that do not end with -bin; at most 32. The same three
-        as with HTTP are always sent, in small letters.
+        """Sent along as metadata, texts under keys that do not end with -bin; at most 32. See Action for
+        what is sent beside them.
         """
 
     def __init__(
@@ -490,7 +504,9 @@ class ShellAction(_message.Message):
 
     @_builtins.property
     def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Its environment, all of it; at most 64. Neither here nor in argv may there be a zero character."""
+        """Its environment, with what Action says; nothing of the worker's own. At most 64. Neither here
+        nor in argv may there be a zero character.
+        """
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 from aiohttp import web
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.client.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
 from raftsched.client.worker import Worker
@@ -25,13 +26,20 @@ from .node import PATIENCE_S, Node
 from .test_worker import serving
 
 PYTHON = sys.executable
+SCHEDULED = Timestamp(seconds=1_767_232_800, nanos=7_000_000)
+# What every target hears of its run, beside the run's id.
+FACTS = {
+    "Token": "1", "Attempt": "1", "Job": "j", "Namespace": "default",
+    "Scheduled-Time": "2026-01-01T02:00:00.007Z",
+}  # fmt: skip
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 async def carry_out(executor: Executor, action: Action, payload: bytes = b"") -> Result:
     """The end of one attempt at this action by a worker with this executor."""
     async with Node() as node, serving(Worker(node.address, executors=[executor])):
-        return await node.ended(node.lease(payload=payload, action=action))
+        lease = node.lease(payload=payload, action=action, scheduled_time=SCHEDULED)
+        return await node.ended(lease)
 
 
 @asynccontextmanager
@@ -66,7 +74,8 @@ async def test_http_sends_the_payload_with_run_and_token_and_keeps_the_answer() 
 
     [(method, headers, body)] = seen
     assert (method, body) == ("POST", b'{"n": 1}')
-    assert (headers["X-Team"], headers["Raftsched-Token"]) == ("a", "1")
+    assert headers["X-Team"] == "a"
+    assert headers.items() >= {f"Raftsched-{name}": text for name, text in FACTS.items()}.items()
     assert headers["Idempotency-Key"] == headers["Raftsched-Run"] == end.run
     assert end.success.result.data == b'{"ok": true}'
     assert end.success.result.content_type.startswith("application/json")
@@ -185,7 +194,8 @@ async def test_grpc_sends_the_payload_as_the_request() -> None:
         end = await carry_out(GrpcExecutor(), call(target, metadata={"Team": "a"}), b"abc")
 
     assert end.success.result.data == b"cba"
-    assert (seen["team"], seen["raftsched-token"]) == ("a", "1")
+    assert seen["team"] == "a"
+    assert seen.items() >= {f"raftsched-{k}".lower(): text for k, text in FACTS.items()}.items()
     assert seen["idempotency-key"] == seen["raftsched-run"] == end.run
 
 
@@ -233,14 +243,19 @@ async def test_shell_runs_argv_as_it_is(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("settings", LIMITS)
-async def test_shell_gives_the_actions_environment_and_nothing_else(
+async def test_shell_gives_the_actions_environment_the_run_and_nothing_else(
     settings: dict[str, Any],
 ) -> None:
-    action = shell("/usr/bin/env", environment={"A": "1", "B": "x y"})
+    given = {"A": "1", "B": "x y"}
+    action = shell("/usr/bin/env", environment={**given, "RAFTSCHED_RUN_TOKEN": "forged"})
 
     end = await carry_out(ShellExecutor(**settings), action)
 
-    assert sorted(end.success.result.data.decode().splitlines()) == ["A=1", "B=x y"]
+    facts = {f"RAFTSCHED_RUN_{name.upper().replace('-', '_')}": FACTS[name] for name in FACTS}
+    lines = end.success.result.data.decode().splitlines()
+    assert dict(line.split("=", 1) for line in lines) == {
+        **given, **facts, "RAFTSCHED_RUN": end.run,
+    }  # fmt: skip
 
 
 async def test_shell_hands_over_the_payload_and_looks_by_path() -> None:
