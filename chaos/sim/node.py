@@ -255,6 +255,8 @@ class SimNode:
         except OSError as error:
             if error.errno in FULL:
                 core.disk_full(True, self.clock())
+                core.free_room()
+                core.journal.relieve(batch)
                 self.poke()
                 self.later(0.3, lambda: self.end_batch(core))
             else:

@@ -68,6 +68,7 @@ class Batch:
 
     ops: list[Op]
     end: int
+    newest: int  # The number of the segment that it writes to last.
 
     def run(self) -> None:
         for op in self.ops:
@@ -99,6 +100,8 @@ class Journal:
         self._ops: list[Op] = found.ops
         self._chunks: list[bytes] = []
         self._removals: list[Op] = []
+        self._durable = 0  # The newest segment whose beginning is on the disk for sure,
+        self._stands_from = 0  # and the one that must be before those behind it may go.
         self._sealed = True
         self._in_flight = False
         self._begin_life()
@@ -165,6 +168,10 @@ class Journal:
         segments = size // self.limits.segment
         return max(index - entries, self._index.last_before(index, segments))
 
+    def last_of_segment_before(self, index: int) -> int:
+        """Return the last entry before the segment of `index`; 0 if there is none."""
+        return self._index.last_before(index, 0)
+
     # What changes it.
 
     def append(self, entry: Entry) -> None:
@@ -208,6 +215,7 @@ class Journal:
 
     def reset(self, index: int, term: int, configs: list[tuple[int, str]]) -> None:
         """Begin anew behind a snapshot: every entry on this disk is void."""
+        beyond = index > self.last_index
         self._index.clear()
         self._cache.restart(index + 1)
         self._unsynced.clear()
@@ -219,6 +227,8 @@ class Journal:
         self._roll(reset=True)
         self._write(IDENTITY, 0, 0, 0, b"")
         self._spoke()
+        # What is left of an old log that goes on could begin behind the snapshot.
+        self._stands_from = 0 if beyond else self._number
         self._drop(old)
 
     def cut(self, index: int) -> None:
@@ -240,9 +250,22 @@ class Journal:
     def _drop(self, old: list[int]) -> None:
         # Only after the sync of the batch: until then they are all there is.
         self._segments = [n for n in self._segments if n not in old]
-        for number in old:
-            self._removals.append(partial(self.disk.remove, segment.path_of(FOLDER, number)))
-        self._removals.append(lambda: self.disk.sync_folder(FOLDER))
+        self._removals += self._removing(old)
+
+    def _removing(self, old: list[int]) -> list[Op]:
+        paths = [segment.path_of(FOLDER, number) for number in old]
+        return [
+            *(partial(self.disk.remove, path) for path in paths),
+            lambda: self.disk.sync_folder(FOLDER),
+        ]
+
+    def relieve(self, batch: Batch) -> None:
+        """Let a round that found no room begin with the removal of what was cut: a snapshot stands
+        for it, and a durable segment behind it knows the term and the vote."""
+        if self._durable >= self._stands_from:
+            first = min(self._durable, self._segments[0])
+            old = [n for n in segment.numbers(self.disk, FOLDER) if n < first]
+            batch.ops[:0] = self._removing(old) if old else []
 
     # Rounds.
 
@@ -277,12 +300,12 @@ class Journal:
         path = segment.path_of(FOLDER, self._number)
         ops = [*self._ops, lambda: self.disk.sync(path), *self._removals]
         self._ops, self._removals, self._in_flight = [], [], True
-        return Batch(ops, self.end)
+        return Batch(ops, self.end, self._number)
 
     def settled(self, batch: Batch) -> None:
         """A batch ran to its end: what it held is durable."""
         self._in_flight = False
-        self.synced = batch.end
+        self.synced, self._durable = batch.end, batch.newest
         while self._unsynced and self._unsynced[0][0] <= self.synced:
             self.synced_index = self._unsynced.popleft()[1]
         self._trim_cache()
@@ -388,4 +411,5 @@ class Journal:
             self.settled(batch)
         self.synced_index = self.last_index
         self._cache.first = self.last_index + 1
+        self._durable = self._number
         self._sealed = False  # What was found is durable now, but nothing on the disk says so.

@@ -183,9 +183,12 @@ class Raft:
         self.handover.tick(now)
 
     def apply(self, now: float) -> bool:
+        was_full = self.node.state_full
         more = self.applying.apply(now)
         if self.node.state_full and self.node.leads:
             self.terms.step_down(self.node.term, now)
+        if self.node.state_full and not was_full:
+            self.free_room()
         return more
 
     def next_at(self, now: float) -> float:
@@ -204,6 +207,10 @@ class Raft:
         self.node.journal_full = full
         if full and self.node.leads:
             self.terms.step_down(self.node.term, now)
+
+    def free_room(self) -> None:
+        """Something found no room on the disk: give back what this node does not need."""
+        self.sender.free_room()
 
     def run_answers(self) -> None:
         """Call back whoever waited. What they raise cannot touch the core, and is not hidden."""

@@ -124,8 +124,12 @@ class Snapshots:
         def work() -> tuple[int, list[FileOf]]:
             disk.remove(folder)
             disk.make_folder(folder)
-            index = checkpoint(folder)
-            return index, [described(name) for name in disk.list(folder)]
+            try:
+                index = checkpoint(folder)
+                return index, [described(name) for name in disk.list(folder)]
+            except OSError:
+                disk.remove(folder)  # Without room for all of it, a part takes room for nothing.
+                raise
 
         return work
 
@@ -134,13 +138,17 @@ class Snapshots:
 
     def add(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> list[int]:
         """Take note of a snapshot that has its final name; return old ones nobody fetches, which
-        are to be removed.
+        are to be removed."""
+        self.by_index[manifest.index] = manifest
+        return self.forget_old(2, on_offer)
+
+    def forget_old(self, keep: int, on_offer: Set[int]) -> list[int]:
+        """Return what is to be removed: all but the newest ones and those that somebody fetches.
 
         If the one on its way to a follower went with each new one, a cluster that writes faster
         than the follower reads would never get it back.
         """
-        self.by_index[manifest.index] = manifest
-        old = [index for index in sorted(self.by_index)[:-2] if index not in on_offer]
+        old = [index for index in sorted(self.by_index)[:-keep] if index not in on_offer]
         for index in old:
             del self.by_index[index]
         return old

@@ -7,6 +7,7 @@ costs nothing that has arrived, and a slow disk on one side slows only that tran
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Set
 
 from .manifest import FileOf, Manifest
@@ -16,6 +17,8 @@ from .outbox import HelperJob, HelperJobs, Outbox
 from .port import Machine
 from .progress import FollowerProgress
 from .snapshot import Snapshots
+
+logger = logging.getLogger(__name__)
 
 VERIFY_AGAIN = 60.0  # Seconds; reading gigabytes again is not to be had for a message each time.
 
@@ -87,11 +90,16 @@ class SnapshotSender:
 
     def snapshot_made(self, manifest: Manifest) -> None:
         self.making = False
-        self.keep(manifest, {p.offered for p in self.progress.values()})
-        self.cut_journal()
+        self.keep(manifest, self.on_offer())
+        self.cut_journal(tail=not self.node.full)
+
+    def on_offer(self) -> set[int]:
+        return {progress.offered for progress in self.progress.values()}
 
     def keep(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> None:
-        old = self.snapshots.add(manifest, on_offer)
+        self.remove(self.snapshots.add(manifest, on_offer))
+
+    def remove(self, old: list[int]) -> None:
         if old:
             work = self.snapshots.removal(old)
             self.jobs.append(HelperJob("remove old snapshots", work, lambda _: None))
@@ -135,11 +143,29 @@ class SnapshotSender:
         settings = self.settings
         return self.journal.tail_before(index, settings.tail_entries, settings.tail_bytes)
 
-    def cut_journal(self) -> None:
+    def free_room(self) -> None:
+        """The disk is full: keep the newest snapshot and what came after it, and make one if whole
+        segments go by that. A slow follower fetches the snapshot instead."""
+        if self.node.bereft or self.node.installing:
+            return  # What there is may be needed.
+        self.remove(self.snapshots.forget_old(1, self.on_offer()))
+        self.cut_journal(tail=False)
+        if self.journal.last_of_segment_before(self.node.applied) > self.snapshots.last_index:
+            self.make_snapshot()
+
+    def cut_journal(self, *, tail: bool = True) -> None:
         """Drop old segments, but not what a follower needs that fetches a snapshot now."""
-        limit = self.tail_before(self.snapshots.last_index)
+        newest = self.snapshots.last_index
+        limit = self.tail_before(newest) if tail else newest
         for progress in self.progress.values():
             if progress.offered:
                 limit = min(limit, progress.offered)
         if limit > self.journal.base_index:
+            kept = self.journal.bytes_kept
             self.journal.cut(min(limit, self.journal.synced_index))
+            freed = kept - self.journal.bytes_kept
+            if freed and not tail:
+                logger.warning(
+                    "%s removes %d MB of its journal that its newest snapshot stands for, since "
+                    "the disk is full", self.node.me, freed >> 20,
+                )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from .disk import LACKS
+from .disk import FULL, LACKS
 from .disk_errors import disk_failed, lacking
 from .journal import Batch, Journal
 from .outbox import HelperJob, HelperJobs
@@ -37,6 +37,7 @@ class Core(Protocol):
         """A round of the journal found no room."""
 
     def disk_full(self, full: bool, now: float) -> None: ...
+    def free_room(self) -> None: ...
 
 
 class Turns(Protocol):
@@ -87,6 +88,11 @@ class JournalThread:
             # An asyncio future would tell of it one turn of the loop later.
             ran.add_done_callback(lambda done: self._from_thread(loop, done))
 
+    def _run_again(self) -> None:
+        if self._batch is not None:
+            self.core.journal.relieve(self._batch)
+        self._run()
+
     def _from_thread(self, loop: asyncio.AbstractEventLoop, done: Future[None]) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._ran, done)
@@ -99,7 +105,9 @@ class JournalThread:
             if not core.journal_full:
                 logger.error("%s: %s; nothing is lost", core.me, lacking(error))
             self.turns.guard(lambda: core.disk_full(True, self.clock()))
-            asyncio.get_running_loop().call_later(FULL_RETRY, self._run)
+            if error.errno in FULL:
+                self.turns.guard(core.free_room)
+            asyncio.get_running_loop().call_later(FULL_RETRY, self._run_again)
         elif error is not None:
             self.turns.fail(disk_failed(error))
         else:
@@ -122,6 +130,7 @@ class BulkThread:
         self.turns, self.core = turns, turns.core
         self.thread = ThreadPoolExecutor(1, "bulk")
         self._job: HelperJob | None = None
+        self._lacking: HelperJob | None = None  # The last one that found no room, or no descriptor.
 
     def begin(self) -> None:
         if self._job is None and self.core.jobs:
@@ -135,15 +144,26 @@ class BulkThread:
             loop = asyncio.get_running_loop()
             loop.run_in_executor(self.thread, job.run).add_done_callback(self._ran)
 
+    def _run_again(self) -> None:
+        """Behind what else there is to do, which may give it room."""
+        if self._job is not None:
+            self.core.jobs.append(self._job)
+            self._job = self.core.jobs.popleft()
+        self._run()
+
     def _ran(self, done: asyncio.Future[Any]) -> None:
         error, job, turns = done.exception(), self._job, self.turns
         if job is None or turns.stopping:
             return
         turns.steps.end_beside(job.name)
         if isinstance(error, OSError) and error.errno in LACKS:
-            why = lacking(error)
-            logger.error("%s cannot %s: %s; it is tried again", self.core.me, job.name, why)
-            asyncio.get_running_loop().call_later(FULL_RETRY, self._run)
+            if job is not self._lacking:
+                why = lacking(error)
+                logger.error("%s cannot %s: %s; it is tried again", self.core.me, job.name, why)
+            self._lacking = job
+            if error.errno in FULL:
+                turns.guard(self.core.free_room)
+            asyncio.get_running_loop().call_later(FULL_RETRY, self._run_again)
         elif error is not None:
             turns.fail(disk_failed(error))
         else:

@@ -72,6 +72,7 @@ BY_THE_SYSTEM = {
     "Too many open files in system": errno.ENFILE, "Too many open files": errno.EMFILE,
     "Input/output error": errno.EIO, "File too large": errno.EFBIG,
 }  # fmt: skip
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StoreLocked(Exception):
@@ -115,6 +116,7 @@ class RocksStore:
         """`damaged` hears of the first and of every other report of corruption, on the thread that
         met it and before whoever asked: what he makes of it must not matter."""
         self.path, self.damaged = path, damaged
+        self._lacked_room = False  # The engine may stand on an error.
         try:
             self._db = rocksdict.Rdict(str(path), _options(cache_bytes))
         except Exception as error:
@@ -138,6 +140,8 @@ class RocksStore:
         meant = meaning(error, self.path)
         if isinstance(meant, Corrupt):
             self.damaged(meant)
+        elif isinstance(meant, OSError) and meant.errno in NO_ROOM:
+            self._lacked_room = True
         return meant
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
@@ -177,6 +181,11 @@ class RocksStore:
         return RocksReading(self._db, self.fault)
 
     def flush(self) -> None:
+        """Write what is in memory to the disk. OSError if there is no room for it: the engine looks
+        whether there is room again, every 5 s, and never while a flush is asked of it."""
+        if self._lacked_room:
+            self.write((), ())
+            self._lacked_room = False
         try:
             self._db.flush(True)
         except Exception as error:

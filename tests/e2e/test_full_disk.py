@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,38 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
     assert "nothing is lost" in log.read_text()
     if segment == "160":
         assert "the state cannot be written" in log.read_text()
+
+
+async def test_a_disk_that_only_the_journal_fills_is_emptied_by_the_node_itself(
+    tmp_path: Path,
+) -> None:
+    """Compaction begins at 256 MiB, and the disk has less: seen before, nothing was written any
+    more from the last segment on."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if not small_disks_work(disk):
+        pytest.skip("this system does not let us mount a small disk")
+    [address] = free_addresses(1).values()
+    node = alone(tmp_path, "--folder", str(disk / "n1"), "--segment-mb", "8", address=address)
+    node.wrap = ("unshare", "-rm", "sh", "-c", MOUNT % "120m", "sh", str(disk))
+    node.start()
+    try:
+        async with AsyncClient(address.client, timeout=2) as client:
+            await until(lambda: client.jobs.create("job", handler="nobody"), 20)
+            # Half as much again as the disk has, in one place: the state stays small.
+            for number in range(3_000):
+                await until(partial(put, client, number), 20)
+    finally:
+        node.kill()
+
+    text = node.log.read_text()
+    assert "the disk is full" in text
+    assert "of its journal that its newest snapshot stands for" in text
+
+
+async def put(client: AsyncClient, number: int) -> bool:
+    job = await client.jobs.update("job", payload=b"%d" % number + b"x" * 60_000)
+    return bool(job)
 
 
 @pytest.mark.parametrize("fresh", [True, False])

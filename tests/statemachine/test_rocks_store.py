@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,53 @@ def test_whoever_reads_slowly_does_not_keep_files_that_were_merged(
     assert not [path for path in mine if path.endswith(".sst (deleted)")]
     assert sum(reading) == 100
     store.close()
+
+
+MOUNT = 'mount -t tmpfs -o size=100m none "$1" && shift && exec "$@"'
+# What a node does on a full disk: it asks for a snapshot, which is a flush, twice a second.
+FULL = """
+import os, sys, time
+from pathlib import Path
+from raftsched.statemachine.core.rocks_store import RocksStore
+
+def outcome(what):
+    try:
+        what()
+    except OSError as error:
+        return os.strerror(error.errno)
+    return "ok"
+
+disk = Path(sys.argv[1])
+store = RocksStore(disk / "state")
+store.write([(b"%d" % i, os.urandom(60_000)) for i in range(400)], [])
+filler = disk / "filler"
+filler.write_bytes(bytes(80 << 20))
+for _ in range(4):
+    print("flush:", outcome(store.flush))
+    time.sleep(0.5)
+filler.unlink()
+deadline = time.monotonic() + 20
+while (last := outcome(store.flush)) != "ok" and time.monotonic() < deadline:
+    time.sleep(0.5)
+print("flush:", last, "write:", outcome(lambda: store.write([(b"a", b"b")], [])))
+"""
+
+
+@pytest.mark.slow
+def test_flushes_on_a_full_disk_do_not_keep_the_engine_from_seeing_that_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """Seen before: with two flushes a second the engine found no moment to go on, for ever."""
+    if not shutil.which("unshare"):
+        pytest.skip("this system does not let us mount a small disk")
+    small = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(tmp_path)]
+    if subprocess.run([*small, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let us mount a small disk")
+
+    words = [*small, sys.executable, "-c", FULL, str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.stdout.splitlines() == [
+        *(["flush: No space left on device"] * 4),
+        "flush: ok write: ok",
+    ], ended.stderr

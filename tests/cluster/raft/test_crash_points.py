@@ -17,7 +17,9 @@ ID = "00112233445566aa"
 Promise = tuple[int, dict[int, int], tuple[int, str | None]]
 
 
-def workload(disk: RecordingDisk) -> tuple[list[Promise], set[tuple[int, int]]]:
+def workload(
+    disk: RecordingDisk, *, relieved: bool = False
+) -> tuple[list[Promise], set[tuple[int, int]]]:
     """Append, sync, vote, replace tails, cut and reset; return what was promised when."""
     dice = random.Random(7)
     journal = Journal(disk, LIMITS, ID)
@@ -41,6 +43,8 @@ def workload(disk: RecordingDisk) -> tuple[list[Promise], set[tuple[int, int]]]:
             journal.append(Entry(index, term, COMMAND, b"x" * dice.randint(1, 1500)))
         written.add((journal.last_index, journal.last_term))
         if dice.random() < 0.5 and (batch := journal.take()) is not None:
+            if relieved:
+                journal.relieve(batch)
             batch.run()
             journal.settled(batch)
             base, last = journal.base_index, journal.synced_index
@@ -50,9 +54,11 @@ def workload(disk: RecordingDisk) -> tuple[list[Promise], set[tuple[int, int]]]:
 
 
 @pytest.mark.slow
-def test_wherever_the_power_goes_what_was_promised_is_there() -> None:
+@pytest.mark.parametrize("relieved", [False, True])
+def test_wherever_the_power_goes_what_was_promised_is_there(*, relieved: bool) -> None:
+    """Also where each round, as on a full disk, begins with the removal of what was cut."""
     recording = RecordingDisk()
-    promises, written = workload(recording)
+    promises, written = workload(recording, relieved=relieved)
     dice, tried = random.Random(1), 0
 
     for end in range(len(recording.steps) + 1):

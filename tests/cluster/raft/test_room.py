@@ -13,13 +13,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.disk import SimDisk
+from raftsched.chaos.sim.group import LIMITS, Group, Node
 from raftsched.cluster.raft.disk import OPEN_MAX, SPARES, RealDisk
 from raftsched.cluster.raft.driver import Driver
 from raftsched.cluster.raft.faults import DiskFull, Refused
+from raftsched.cluster.raft.journal import COMMAND, Entry, Journal
+from raftsched.cluster.raft.segment import numbers
 from raftsched.cluster.raft.transport import CONNECTIONS_MAX, STRANGERS_MAX, split
 
-from .test_driver import cluster, leader_of, until
+from .test_driver import SMALL, cluster, leader_of, until
 
 
 def fill_state(node: Node) -> Callable[[], None]:
@@ -191,6 +194,65 @@ async def test_a_round_of_the_journal_that_lacks_something_is_tried_again(
         await until(lambda: leader.status().ready)
         assert await leader.propose(b"after", 2.0) is not None
         assert not leader.ended.done()
+
+
+async def test_a_full_disk_gives_back_what_a_snapshot_stands_for_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Five segments fit, and compaction would begin at many more: seen before, nothing was written
+    from the fourth on, though old segments were all that filled the disk."""
+    segment = SMALL.segment
+
+    def left(_: int) -> SimpleNamespace:
+        used = sum(file.stat().st_size for file in tmp_path.rglob("*.segment"))
+        return SimpleNamespace(f_bavail=max(0, 5 * segment - used), f_frsize=1)
+
+    async with cluster(tmp_path, 1) as drivers:
+        leader = await leader_of(drivers)
+        monkeypatch.setattr("raftsched.cluster.raft.disk.os.fstatvfs", left)
+        for _ in range(2 * 5 * segment >> 20):
+            await written(drivers, b"x" * (1 << 20))
+        await until(lambda: not leader.status().full)
+
+        assert not leader.ended.done()
+        assert len(list(tmp_path.rglob("*.segment"))) <= 4
+        assert len(leader.core.snapshots.by_index) <= 2
+    assert "of its journal that its newest snapshot stands for" in caplog.text
+
+
+def test_what_goes_early_on_a_full_disk_leaves_the_newest_durable_segment() -> None:
+    disk = SimDisk()
+    journal = Journal(disk, LIMITS, "00112233445566aa")
+    while write_one(journal) <= 4:
+        sync(journal)
+    journal.cut(journal.synced_index)
+    batch = journal.take()
+    assert batch is not None
+    disk.full = True
+    with pytest.raises(OSError, match="no space"):
+        batch.run()
+    journal.relieve(batch)
+    with pytest.raises(OSError, match="no space"):
+        batch.run()
+    assert numbers(disk, "journal") == [4, 5]
+
+    disk.full = False
+    batch.run()
+    journal.settled(batch)
+    assert numbers(disk, "journal") == [5]
+
+
+def write_one(journal: Journal) -> int:
+    """Append an entry; the number of the segment that has it."""
+    journal.append(Entry(journal.last_index + 1, 1, COMMAND, b"x" * 3_000))
+    return journal._number
+
+
+def sync(journal: Journal) -> None:
+    batch = journal.take()
+    assert batch is not None
+    batch.run()
+    journal.settled(batch)
 
 
 async def written(drivers: dict[str, Driver], data: bytes) -> None:
