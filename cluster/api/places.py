@@ -18,6 +18,7 @@ from ...statemachine.model.record import NamespaceRecord, parse
 from ...statemachine.tenants import namespaces
 from ..node import refusals
 from ..node.event_feed import EventFeed
+from .call import Call
 from .node_port import NodePort
 
 NEAR_AMONG = (
@@ -63,6 +64,11 @@ def number_of(node: NodePort, name: str) -> int:
     if value is None:
         return 0 if name == namespaces.DEFAULT else NOWHERE
     return parse(keys.namespace(name), value, NamespaceRecord).number
+
+
+def only_of(node: NodePort, call: Call) -> int | None:
+    """The number of the only namespace of which a caller may speak; None for all."""
+    return number_of(node, call.namespace) if call.namespace else None
 
 
 def _there(node: NodePort, name: str) -> bool:

@@ -80,8 +80,7 @@ class Work:
             return
         stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
         stream.caller, stream.heard = call.caller, heard
-        if call.namespace:
-            stream.only = places.number_of(node, call.namespace)
+        stream.only = places.only_of(node, call)
         stream.session = self.sessions.open(
             hello.hello, stream, stream=True, caller=call.caller, only=stream.only
         )

@@ -24,7 +24,7 @@ from ...statemachine.runs import leases
 from ..node import refusals
 from ..node.worker_session import WorkerSession
 from ..node.worker_sink import Messages
-from . import places
+from . import foreign_runs, places
 from .call import Call
 from .caller_limits import CallerShare
 from .lasting import Lasting
@@ -42,6 +42,7 @@ REASON_CHARS = 256
 LOOKED_AT = 1_000  # Workers for one page, some 10 ms of the loop; the next one goes on.
 FIELDS = ("queue", "labels.", "draining")
 Stop = worker_pb2.Stop
+Ack = worker_pb2.ResultAck
 
 
 def namespaces_of(session: WorkerSession) -> tuple[str, ...]:
@@ -241,12 +242,13 @@ class WorkerCalls:
         if session.lapsing:
             raise Refused(refusals.session_lapsed(request.worker))
         session.hear()
-        stopped: dict[int, Stop] = {}
-        notes = tuple(request.progress)
+        own, foreign = foreign_runs.parted(request.progress, places.only_of(self.node, call))
+        stopped = {word.token: foreign_runs.stop(word) for word in foreign}
+        notes = tuple(own)
         while notes:
             # A change may have no room for all of them.
             asked = await self.node.ask(Note(request.worker, notes), call.actor, call.timeout())
-            acks = cast("list[worker_pb2.ResultAck]", asked)
+            acks = cast(list[Ack], asked)
             for note, ack in zip(notes, acks, strict=False):
                 if ack.reason:
                     stopped[ack.token] = Stop(
@@ -268,15 +270,21 @@ class WorkerCalls:
         session = self.node.sessions.by_worker.get(request.worker)
         if session is not None:
             session.hear()
-        answer = worker_pb2.ReportResultsResponse()
-        results = tuple(request.results)
-        while results:
+        only = places.only_of(self.node, call)
+        own, _ = foreign_runs.parted(request.results, only)
+        acks = await self._report(call, request.worker, own)
+        answered = foreign_runs.in_order(request.results, only, acks)
+        return worker_pb2.ReportResultsResponse(acks=answered)
+
+    async def _report(
+        self, call: Call, worker: str, results: Sequence[worker_pb2.Result]
+    ) -> list[Ack]:
+        acks: list[Ack] = []
+        while len(acks) < len(results):
             # A change that is full takes some of them, and the next one goes on.
-            report = Report(request.worker, results)
-            acks = await self.node.ask(report, call.actor, call.timeout())
-            answer.acks.extend(cast("list[worker_pb2.ResultAck]", acks))
-            results = tuple(request.results[len(answer.acks) :])
-        return answer
+            report = Report(worker, tuple(results[len(acks) :]))
+            acks += cast(list[Ack], await self.node.ask(report, call.actor, call.timeout()))
+        return acks
 
     def _stops(self, worker: str, stopped: Mapping[int, Stop]) -> Iterator[Stop]:
         """What to stop: a cancellation is sent until their attempts have ended."""

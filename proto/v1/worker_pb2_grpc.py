@@ -207,12 +207,14 @@ class WorkerServiceServicer(object):
 
     def Work(self, request_iterator, context):
         """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
-        that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-        come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
-        frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
-        long: say hello again; or another stream took the session over), DRAINING (the node stops or is
-        drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-        there, or 10,000 under access tokens for the same namespace).
+        that alone ends no lease. Each word about a run is judged alone: a run that the access token is
+        not for is answered as one that is not there, and the rest is taken. Refused with FIELD_INVALID
+        and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
+        there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
+        read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
+        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
+        not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
+        NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,9 +231,10 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED (too many reports,
-        or a checkpoint).
+        """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
+        judged alone; a run that the access token is not for is answered as one that is not there, by a
+        Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
+        (too many reports, or a checkpoint).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,7 +242,8 @@ class WorkerServiceServicer(object):
 
     def ReportResults(self, request, context):
         """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-        whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
+        whether it was taken. A run that the access token is not for is answered as one that is not
+        there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -93,12 +93,14 @@ class WorkerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     Work: _grpc.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]
     """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
-    that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-    come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
-    frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
-    long: say hello again; or another stream took the session over), DRAINING (the node stops or is
-    drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-    there, or 10,000 under access tokens for the same namespace).
+    that alone ends no lease. Each word about a run is judged alone: a run that the access token is
+    not for is answered as one that is not there, and the rest is taken. Refused with FIELD_INVALID
+    and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
+    there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
+    read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
+    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
+    not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
+    NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -107,13 +109,15 @@ class WorkerServiceStub:
     LIMIT_EXCEEDED (the hello).
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]
-    """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-    SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED (too many reports,
-    or a checkpoint).
+    """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
+    judged alone; a run that the access token is not for is answered as one that is not there, by a
+    Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
+    (too many reports, or a checkpoint).
     """
     ReportResults: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-    whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
+    whether it was taken. A run that the access token is not for is answered as one that is not
+    there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]
     """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
@@ -204,12 +208,14 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Work: _aio.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]  # type: ignore[assignment]
     """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
-    that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-    come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
-    frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
-    long: say hello again; or another stream took the session over), DRAINING (the node stops or is
-    drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-    there, or 10,000 under access tokens for the same namespace).
+    that alone ends no lease. Each word about a run is judged alone: a run that the access token is
+    not for is answered as one that is not there, and the rest is taken. Refused with FIELD_INVALID
+    and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
+    there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
+    read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
+    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
+    not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
+    NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -218,13 +224,15 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     LIMIT_EXCEEDED (the hello).
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-    SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED (too many reports,
-    or a checkpoint).
+    """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
+    judged alone; a run that the access token is not for is answered as one that is not there, by a
+    Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
+    (too many reports, or a checkpoint).
     """
     ReportResults: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]  # type: ignore[assignment]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-    whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
+    whether it was taken. A run that the access token is not for is answered as one that is not
+    there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]  # type: ignore[assignment]
     """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
@@ -318,12 +326,14 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_worker_pb2.WorkResponse], _abc.AsyncIterator[_worker_pb2.WorkResponse]]:
         """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
-        that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-        come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
-        frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
-        long: say hello again; or another stream took the session over), DRAINING (the node stops or is
-        drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
-        there, or 10,000 under access tokens for the same namespace).
+        that alone ends no lease. Each word about a run is judged alone: a run that the access token is
+        not for is answered as one that is not there, and the rest is taken. Refused with FIELD_INVALID
+        and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
+        there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
+        read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
+        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
+        not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
+        NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
         """
 
     @_abc_1.abstractmethod
@@ -344,9 +354,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.HeartbeatResponse, _abc.Awaitable[_worker_pb2.HeartbeatResponse]]:
-        """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED (too many reports,
-        or a checkpoint).
+        """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
+        judged alone; a run that the access token is not for is answered as one that is not there, by a
+        Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
+        (too many reports, or a checkpoint).
         """
 
     @_abc_1.abstractmethod
@@ -356,7 +367,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ReportResultsResponse, _abc.Awaitable[_worker_pb2.ReportResultsResponse]]:
         """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-        whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
+        whether it was taken. A run that the access token is not for is answered as one that is not
+        there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
         """
 
     @_abc_1.abstractmethod

@@ -51,7 +51,7 @@ async def clumsy_hellos(field: Field) -> None:
 
 async def keep(
     field: Field, first: Callable[[int], worker_pb2.WorkRequest], number: int,
-    more: Callable[[int], worker_pb2.WorkRequest] | None = None,
+    more: Callable[[int], worker_pb2.WorkRequest] | None = None, role: str = "worker",
 ) -> None:  # fmt: skip
     """Hold a stream open, and say more on it as often as it takes it."""
     said = 0
@@ -71,7 +71,7 @@ async def keep(
             reading.cancel()
 
     while field.goes_on:
-        await field.meet(first(number), say)
+        await field.meet(first(number), say, role=role)
         await asyncio.sleep(0.2)
 
 
@@ -144,6 +144,32 @@ async def unknown_results(field: Field) -> None:
         return said
 
     async with field.tasks(keep(field, greeting(field), n, frame) for n in range(4)):
+        await field.rest()
+
+
+@attack("-", 5)
+async def runs_of_others(field: Field) -> None:
+    """A tenant's workers speak of another tenant's runs, a thousand results, reports and extensions
+    in a frame, as fast as they can."""
+    await field.load([field.job("held")])
+    run = run_pb2.Run.FromString((await field.trigger("held")).data).id
+    secret = await other_tenant(field)
+
+    def hello(number: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkRequest()
+        said.hello.worker = f"{field.namespace}-{number}"
+        said.hello.namespaces.append(f"{field.namespace}-b")
+        return said
+
+    def frame(turn: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkRequest()
+        for token in range(turn, turn + 1_000):
+            said.results.add(run=run, token=token).success.SetInParent()
+            said.progress.add(run=run, token=token)
+            said.extensions.add(run=run, token=token).by.FromSeconds(60)
+        return said
+
+    async with field.tasks(keep(field, hello, n, frame, secret) for n in range(4)):
         await field.rest()
 
 

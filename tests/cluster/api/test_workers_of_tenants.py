@@ -170,6 +170,102 @@ async def test_a_lease_of_another_tenant_is_answered_as_one_that_is_not_there(
     assert ack.reason == ""
 
 
+async def test_words_about_runs_of_others_are_judged_alone_in_a_call(cluster: Cluster) -> None:
+    """What a worker says of its own runs is taken; a run of another tenant and one that is not
+    there have the same answer, in the order of the request."""
+    blue = await cluster.make("blue", Role.ROLE_WORKER, "blue")
+    red = await cluster.make("red", Role.ROLE_WORKER, "red")
+    [theirs] = await cluster.lease(red, "red")
+    first, second = await cluster.lease(blue, "blue", maximum=2)
+    missing = first.run.rpartition(".")[0] + ".0"
+    runs = [theirs.run, first.run, missing, second.run]
+    tokens = [theirs.token, first.token, theirs.token, second.token]
+    said = [
+        worker_pb2.ProgressReport(run=run, token=token + number * (run == missing), checkpoint=b"c")
+        for number, (run, token) in enumerate(zip(runs, tokens, strict=True))
+    ]
+    results = [
+        worker_pb2.Result(run=run, token=token, success=worker_pb2.Success())
+        for run, token in zip(runs, tokens, strict=True)
+    ]
+
+    beat = worker_pb2.HeartbeatRequest(worker="w1", progress=said)
+    stops = (await cluster.workers.Heartbeat(beat, metadata=blue)).stops
+    report = worker_pb2.ReportResultsRequest(worker="w1", results=results)
+    acks = (await cluster.workers.ReportResults(report, metadata=blue)).acks
+    only_theirs = worker_pb2.ReportResultsRequest(worker="w1", results=results[:1])
+    alone = (await cluster.workers.ReportResults(only_theirs, metadata=blue)).acks
+
+    assert {stop.run: stop.kind for stop in stops} == {theirs.run: LOST, missing: LOST}
+    words = {
+        stop.run: stop.message.replace(stop.run, "").replace(str(stop.token), "") for stop in stops
+    }
+    assert words[theirs.run] == words[missing]
+    assert [ack.reason for ack in acks] == ["RUN_NOT_FOUND", "", "RUN_NOT_FOUND", ""]
+    assert [ack.token for ack in acks] == tokens
+    assert acks[0].message.replace(theirs.run, missing) == acks[2].message
+    assert list(alone) == [acks[0]]
+    ended = worker_pb2.ReportResultsRequest(worker="w1", results=results[:1])
+    [ack] = (await cluster.workers.ReportResults(ended, metadata=red)).acks
+    assert ack.reason == ""
+
+
+async def test_words_about_runs_of_others_are_judged_alone_on_a_stream(cluster: Cluster) -> None:
+    """The stream stays, and the rest is taken."""
+    blue = await cluster.make("blue", Role.ROLE_WORKER, "blue")
+    red = await cluster.make("red", Role.ROLE_WORKER, "red")
+    [theirs] = await cluster.lease(red, "red")
+    worker = await cluster.stream(blue, "blue", credits=1)
+    await leased(worker)
+    [own] = worker.leases
+    missing = own.run.rpartition(".")[0] + ".0"
+    runs = [theirs.run, missing, own.run]
+    frame = worker_pb2.WorkRequest()
+    for number, run in enumerate(runs):
+        token = own.token if run == own.run else 9_000 + number
+        frame.results.add(run=run, token=token).success.SetInParent()
+        frame.extensions.add(run=run, token=token).by.FromSeconds(60)
+        frame.progress.add(run=run, token=token, checkpoint=b"c")
+
+    await worker.call.write(frame)
+    await worker.until(lambda: len(worker.acks) == 6 and len(worker.stops) == 2)
+
+    for subject in (worker_pb2.ResultAck.SUBJECT_EXTENSION, 0):
+        found = {ack.token: ack for ack in worker.acks if ack.subject == subject}
+        assert found[own.token].reason == ""
+        assert found[9_000].reason == found[9_001].reason == "RUN_NOT_FOUND"
+        assert found[9_000].message.replace(theirs.run, missing) == found[9_001].message
+    stops = {stop.run: stop for stop in worker.stops}
+    assert stops[theirs.run].kind == stops[missing].kind == LOST
+    expected = stops[theirs.run].message.replace(theirs.run, missing).replace("9000", "9001")
+    assert expected == stops[missing].message
+    assert not worker.over
+    report = worker_pb2.ReportResultsRequest(worker="w1")
+    report.results.add(run=theirs.run, token=theirs.token).success.SetInParent()
+    [ack] = (await cluster.workers.ReportResults(report, metadata=red)).acks
+    assert ack.reason == ""
+
+
+async def test_a_stream_that_speaks_of_others_without_end_is_ended_by_name(
+    cluster: Cluster,
+) -> None:
+    blue = await cluster.make("blue", Role.ROLE_WORKER, "blue")
+    red = await cluster.make("red", Role.ROLE_WORKER, "red")
+    [theirs] = await cluster.lease(red, "red")
+    worker = await cluster.stream(blue, "blue")
+
+    await worker.send(results=[worker_pb2.Result(run=theirs.run, token=n) for n in range(900)])
+    await worker.until(lambda: len(worker.acks) == 900)
+    await worker.send(
+        progress=[worker_pb2.ProgressReport(run=theirs.run, token=n) for n in range(101)]
+    )
+    await worker.ended()
+
+    assert worker.refusal is not None
+    assert (worker.refusal.reason, worker.refusal.values["limit"]) == ("NODE_LIMIT", "foreign_runs")
+    assert not worker.stops
+
+
 async def test_a_request_id_is_the_tenants_own(cluster: Cluster) -> None:
     blue = await cluster.make("blue", Role.ROLE_WORKER, "blue")
     red = await cluster.make("red", Role.ROLE_WORKER, "red")
