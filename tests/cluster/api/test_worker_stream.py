@@ -22,6 +22,8 @@ from .worker import Worker
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 Result = worker_pb2.Result
 NEVER_MS = 3_600_000  # No test lasts as long.
+# Else gRPC widens the window of a busy connection until all of it fits, unread.
+NARROW = [("grpc.http2.bdp_probe", 0)]
 
 
 async def trigger(node: FakeNode, count: int, name: str = "report", **spec: Anything) -> None:
@@ -383,15 +385,16 @@ async def test_what_waits_for_a_worker_that_does_not_read_is_bounded(
     payload = common_pb2.Payload(data=bytes(65_536))
     # More than twice what the system's buffers take up.
     await trigger(served.node, 400, payload=payload)
-    worker = await Worker(served.channel).hello(credits=400)
-    [stream] = served.server.work.streams
-    async with asyncio.timeout(60):
-        while stream.writing is None or stream.loop.time() - stream.wrote_at < 0.2:
-            await asyncio.sleep(0.01)
-    # What the connection takes up is not much; the rest was not even leased.
-    assert stream.credits > 100
-    assert stream.credits + stream.at_session <= 400 - len(worker.leases)
-    await worker.until(lambda: len(worker.leases) == 400)
+    async with grpc.aio.insecure_channel(served.address, options=NARROW) as channel:
+        worker = await Worker(channel).hello(credits=400)
+        [stream] = served.server.work.streams
+        async with asyncio.timeout(60):
+            while stream.writing is None or stream.loop.time() - stream.wrote_at < 0.2:
+                await asyncio.sleep(0.01)
+        # What the connection takes up is not much; the rest was not even leased.
+        assert stream.credits > 100
+        assert stream.credits + stream.at_session <= 400 - len(worker.leases)
+        await worker.until(lambda: len(worker.leases) == 400)
 
 
 async def test_a_worker_that_does_not_read_is_ended(start: Start) -> None:
@@ -399,9 +402,7 @@ async def test_a_worker_that_does_not_read_is_ended(start: Start) -> None:
     served.node.sessions.lapse_ms = NEVER_MS
     payload = common_pb2.Payload(data=bytes(65_536))
     await trigger(served.node, 300, payload=payload)
-    # Else gRPC widens the window of a busy connection until all of it fits, unread.
-    options = [("grpc.http2.bdp_probe", 0)]
-    async with grpc.aio.insecure_channel(served.address, options=options) as channel:
+    async with grpc.aio.insecure_channel(served.address, options=NARROW) as channel:
         worker = await Worker(channel).hello(credits=300)
         [stream] = served.server.work.streams
         await worker.until(lambda: bool(worker.leases))
