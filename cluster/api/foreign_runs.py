@@ -44,12 +44,12 @@ def ack(word: worker_pb2.Result | worker_pb2.ExtendRequest) -> worker_pb2.Result
     return found
 
 
-def in_order(
-    words: Iterable[worker_pb2.Result], only: int | None, acks: Iterable[worker_pb2.ResultAck]
+def acks(
+    words: Iterable[worker_pb2.Result], only: int | None, own: Iterable[worker_pb2.ResultAck]
 ) -> Iterator[worker_pb2.ResultAck]:
     """An answer to each of these, with those to the words about its own runs in their places."""
-    own = iter(acks)
-    return (ack(word) if is_foreign(word.run, only) else next(own) for word in words)
+    rest = iter(own)
+    return (ack(word) if is_foreign(word.run, only) else next(rest) for word in words)
 
 
 def too_many(maximum: int, whose: str) -> Refused:

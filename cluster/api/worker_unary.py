@@ -273,8 +273,7 @@ class WorkerCalls:
         only = places.only_of(self.node, call)
         own, _ = foreign_runs.parted(request.results, only)
         acks = await self._report(call, request.worker, own)
-        answered = foreign_runs.in_order(request.results, only, acks)
-        return worker_pb2.ReportResultsResponse(acks=answered)
+        return worker_pb2.ReportResultsResponse(acks=foreign_runs.acks(request.results, only, acks))
 
     async def _report(
         self, call: Call, worker: str, results: Sequence[worker_pb2.Result]
