@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,8 @@ BACKFILL_RATE = 60  # Runs a minute, where none are named.
 BACKFILL_RATE_MAX = 60_000
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
 NAME = click.argument("name", type=JOB)
+# What a value in a filter may not have unless it stands in quotes.
+QUOTED = re.compile(r'[\s()"\\]|^=')
 
 
 @click.group(
@@ -413,11 +416,17 @@ def condition(text: str, labels: tuple[str, ...] = (), /, **equal: str | None) -
     for field, value in equal.items():
         if value:
             parts.append(f"{field}={value.upper() if field == 'state' else _value(value)}")
+    if text and len(parts) > 1:
+        # It may have an OR.
+        parts[0] = f"({text})"
     return " AND ".join(parts)
 
 
 def _value(text: str) -> str:
-    return f'"{text}"' if " " in text or not text else text
+    if text and not QUOTED.search(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def show_explanation(session: Session, answer: Any) -> None:

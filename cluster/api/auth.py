@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from ...proto.contract import Method, Named, Role, Scope, allows, named
 from ...proto.v1 import access_pb2, options_pb2, worker_pb2
+from ...statemachine.calls import filtered
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model.request import CreateToken, TokenCreated
 from ...statemachine.runs import reports
@@ -157,6 +158,9 @@ class AccessCheck:
             raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
         if token.namespace and method.scope != Scope.SCOPE_NONE:
             self._check_place(call, request, token)
+        if call.hides and (field := filtered.hidden_field(request)):
+            why = f"a viewer without see_payloads may not search {field}, which may hold secrets"
+            raise forbidden(token, needs, why)
         self._name_worker(request, token)
 
     def check(self, call: Call) -> None:

@@ -43,15 +43,15 @@ class EventFilter:
     """Which events somebody wants."""
 
     namespace: str
-    terms: list[filters.Term]
+    wanted: filters.Filter
 
     def chosen(self, told: ChangeEvents, behind: int) -> list[Event]:
         """The events of a change behind a position that somebody wants."""
         found = told.of(self.namespace)
         if behind >= 0:
             found = [event for event in found if event.revision.position > behind]
-        if self.terms:
-            found = [event for event in found if events.fits(event, self.namespace, self.terms)]
+        if self.wanted.terms:
+            found = [event for event in found if events.fits(event, self.namespace, self.wanted)]
         return found
 
 

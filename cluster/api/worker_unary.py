@@ -40,7 +40,11 @@ WAIT_MAX_S = 60.0
 LOOKED_S = 1.0
 REASON_CHARS = 256
 LOOKED_AT = 1_000  # Workers for one page, some 10 ms of the loop; the next one goes on.
-FIELDS = ("queue", "labels.", "draining")
+FIELDS = {
+    "queue": filters.TEXT,
+    "labels.": filters.TEXT,
+    "draining": filters.Field(words=("true", "false")),
+}
 Stop = worker_pb2.Stop
 Ack = worker_pb2.ResultAck
 
@@ -299,7 +303,7 @@ class WorkerCalls:
     ) -> worker_pb2.ListWorkersResponse:
         """The sessions by their ids."""
         await places.need(self.node, request.namespace, call.timeout())
-        terms = filters.parse(request.filter, FIELDS)
+        wanted = filters.parse(request.filter, FIELDS)
         text = f"{request.namespace}\0{request.filter}"
         paging = pages.read("workers", 0, text, request.page_size, request.page_token)
         after = paging.after.decode(errors="replace")
@@ -314,7 +318,7 @@ class WorkerCalls:
 
         def show(worker: str) -> worker_pb2.Worker | None:
             session = sessions[worker]
-            return self._worker(session) if fits(session, terms) else None
+            return self._worker(session) if fits(session, wanted) else None
 
         looked = itertools.count()
         page = pages.fill(paging, found, str.encode, show, lambda: next(looked) >= LOOKED_AT)
@@ -362,19 +366,17 @@ class WorkerCalls:
         return record.leased if record is not None else 0
 
 
-def fits(session: WorkerSession, terms: list[filters.Term]) -> bool:
+def fits(session: WorkerSession, wanted: filters.Filter) -> bool:
     """Whether a filter lets a session pass; one of its queues is enough."""
-    for term in terms:
-        if term.field == "queue":
-            values = [{"queue": queue} for queue in session.kind[1]]
-        elif term.field == "draining":
-            values = [{"draining": "true" if session.draining else "false"}]
-        else:
-            label = term.field.removeprefix("labels.")
-            values = [{term.field: session.hello.labels.get(label, "")}]
-        if not any(filters.matches([term], value) for value in values):
-            return False
-    return True
+
+    def value_of(field: str) -> filters.Value:
+        if field == "queue":
+            return session.kind[1]
+        if field == "draining":
+            return "true" if session.draining else "false"
+        return session.hello.labels.get(field.removeprefix("labels."), "")
+
+    return wanted.fits(value_of)
 
 
 def fitting(taken: Sequence[worker_pb2.Lease]) -> int:

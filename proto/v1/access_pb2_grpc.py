@@ -92,8 +92,8 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditRecords(self, request, context):
-        """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
-        FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`, `time`. Refused
+        with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -74,10 +74,19 @@ Rules that hold in every service and are not repeated at each call:
   when it reaches 1 MiB. `page_token` is the `next_page_token` of the page before, with the same
   filter; an empty `next_page_token` is the end. A page is read at one instant; what changes
   between two pages may be seen or not, but nothing that stays is left out or shown twice.
-* Filters are joined by AND, each `field=value`, `field!=value`, `field<value` or `field>value`;
-  `labels.team=a` looks at a label. Values with spaces stand in double quotes; values of enums
-  have no prefix (`state=PENDING`). There is no OR: two values are two lists. Each list names its
-  fields; an unknown one is refused with FILTER_INVALID.
+* A filter is made of conditions: `field=value`, `field!=value`, `field:part` (contains it, in
+  upper or lower case), and of instants and numbers also `<`, `<=`, `>` and `>=`. `labels.team=a`
+  looks at a label, one that is not there is empty. A value that ends with `*` fits what begins
+  so; values of enums have no prefix (`state=PENDING`); an instant is written as
+  2026-03-29T01:00:00Z; `field=""` fits where there is none. Values with spaces or parentheses
+  stand in double quotes, and `\\"` in those is a quote. Conditions are joined by AND or OR, and
+  NOT stands before one or before parentheses. AND and OR beside each other need parentheses:
+  `state=PAUSED AND (queue=mail OR labels.team="billing")`. Of a field with several values one is
+  enough, and for `!=` none may be the value. At most 1,024 characters, 50 conditions and 16
+  levels. Each list names its fields; FILTER_INVALID says at which column what is wrong, and what
+  to write instead.
+* A page looks at 20,000 records at most, of a filter with more than four conditions at fewer. So
+  a page may be short or empty and have a `next_page_token`: go on with that.
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length
   of time is a Duration, likewise.
 * Unknown enum values are refused with FIELD_INVALID; UNSPECIFIED means the documented default.

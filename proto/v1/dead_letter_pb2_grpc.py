@@ -80,8 +80,8 @@ class DeadLetterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadLetters(self, request, context):
-        """List them, newest first. Filter fields: `job`, `queue`, `kind` (of the error). Refused with
-        FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """List them, newest first. Filter fields: those of ListRuns. Refused with FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,8 +37,8 @@ class DeadLetterServiceStub:
     GetDeadLetter: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.GetDeadLetterRequest, _run_pb2.Run]
     """Show one. Refused with DEAD_LETTER_NOT_FOUND."""
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]
-    """List them, newest first. Filter fields: `job`, `queue`, `kind` (of the error). Refused with
-    FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """List them, newest first. Filter fields: those of ListRuns. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     EditDeadLetter: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.EditDeadLetterRequest, _run_pb2.Run]
     """Change the payload, so that the next try may succeed. Refused with DEAD_LETTER_NOT_FOUND,
@@ -72,8 +72,8 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     GetDeadLetter: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.GetDeadLetterRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Show one. Refused with DEAD_LETTER_NOT_FOUND."""
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
-    """List them, newest first. Filter fields: `job`, `queue`, `kind` (of the error). Refused with
-    FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """List them, newest first. Filter fields: those of ListRuns. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     EditDeadLetter: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.EditDeadLetterRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Change the payload, so that the next try may succeed. Refused with DEAD_LETTER_NOT_FOUND,
@@ -116,8 +116,8 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_pb2.ListDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_pb2.ListDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.ListDeadLettersResponse]]:
-        """List them, newest first. Filter fields: `job`, `queue`, `kind` (of the error). Refused with
-        FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """List them, newest first. Filter fields: those of ListRuns. Refused with FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
 
     @_abc_1.abstractmethod

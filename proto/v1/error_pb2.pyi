@@ -48,7 +48,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_ZONE_UNKNOWN: _ErrorReason.ValueType  # 7
     """Not an IANA time zone. With BadRequest, which offers near names; metadata: `field`."""
     ERROR_REASON_FILTER_INVALID: _ErrorReason.ValueType  # 8
-    """A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`."""
+    """A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`, `column`
+    (from 1).
+    """
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 9
     """A page token that was not given out for this list and filter."""
     ERROR_REASON_MASK_INVALID: _ErrorReason.ValueType  # 10
@@ -232,7 +234,9 @@ ERROR_REASON_SCHEDULE_NEVER_FIRES: ErrorReason.ValueType  # 6
 ERROR_REASON_ZONE_UNKNOWN: ErrorReason.ValueType  # 7
 """Not an IANA time zone. With BadRequest, which offers near names; metadata: `field`."""
 ERROR_REASON_FILTER_INVALID: ErrorReason.ValueType  # 8
-"""A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`."""
+"""A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`, `column`
+(from 1).
+"""
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 9
 """A page token that was not given out for this list and filter."""
 ERROR_REASON_MASK_INVALID: ErrorReason.ValueType  # 10

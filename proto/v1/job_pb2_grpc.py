@@ -173,10 +173,12 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
-        leaves out). What is listed can be imported again, so this is the export too. Refused with
-        FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
+        `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
+        whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
+        `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
+        leaves out the other names at no cost. What is listed can be imported again, so this is the
+        export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -315,8 +317,9 @@ class JobServiceServicer(object):
 
     def ListJobHistory(self, request, context):
         """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-        `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
+        `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

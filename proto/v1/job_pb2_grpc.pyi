@@ -46,10 +46,12 @@ class JobServiceStub:
     GetJobStatus: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetJobStatusRequest, _job_pb2.JobStatus]
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]
-    """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
-    leaves out). What is listed can be imported again, so this is the export too. Refused with
-    FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
+    `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
+    whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
+    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
+    leaves out the other names at no cost. What is listed can be imported again, so this is the
+    export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -136,8 +138,9 @@ class JobServiceStub:
     """
     ListJobHistory: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]
     """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-    `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
+    `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     ListJobLedger: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]
     """The firing ledger of a job, newest first: what became of each scheduled time, those that became
@@ -173,10 +176,12 @@ class JobServiceAsyncStub(JobServiceStub):
     GetJobStatus: _aio.UnaryUnaryMultiCallable[_job_pb2.GetJobStatusRequest, _job_pb2.JobStatus]  # type: ignore[assignment]
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]  # type: ignore[assignment]
-    """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
-    leaves out). What is listed can be imported again, so this is the export too. Refused with
-    FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
+    `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
+    whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
+    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
+    leaves out the other names at no cost. What is listed can be imported again, so this is the
+    export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -263,8 +268,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ListJobHistory: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]  # type: ignore[assignment]
     """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-    `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
+    `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     ListJobLedger: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]  # type: ignore[assignment]
     """The firing ledger of a job, newest first: what became of each scheduled time, those that became
@@ -321,10 +327,12 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobsResponse, _abc.Awaitable[_job_pb2.ListJobsResponse]]:
-        """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
-        leaves out). What is listed can be imported again, so this is the export too. Refused with
-        FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
+        `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
+        whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
+        `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
+        leaves out the other names at no cost. What is listed can be imported again, so this is the
+        export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -489,8 +497,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobHistoryResponse, _abc.Awaitable[_job_pb2.ListJobHistoryResponse]]:
         """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-        `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
+        `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
 
     @_abc_1.abstractmethod

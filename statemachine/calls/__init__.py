@@ -6,6 +6,7 @@ Others may use:
 * imports: many jobs in one call.
 * occurrences: trigger, backfill, skip, move and add.
 * runs: cancel runs and requeue dead letters.
+* filtered: what filters see of jobs and runs.
 * dead_letters: all dead letters that fit a filter.
 * alerts: conditions that somebody wants to hear of.
 * job_warnings: what may not mean what it seems to.

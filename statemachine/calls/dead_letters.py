@@ -16,11 +16,12 @@ from ..core import filters, limits
 from ..core.rejection import Reason, Refused
 from ..model import keys
 from ..model.entities import run_with
-from ..model.record import LaneRecord, RunRecord
+from ..model.record import RunRecord
 from ..model.request import Letters
 from ..model.view import View
 from ..runs import history
 from ..tenants import audit_log, idempotency, namespaces
+from . import filtered
 from . import runs as run_calls
 
 Requeue = dead_letter_pb2.RequeueDeadLettersRequest
@@ -58,9 +59,9 @@ def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, int,
     looked at."""
     request = body.request
     number = namespaces.need(view, request.namespace).number
-    wanted = filters.parse(request.filter, {"job", "queue", "kind"})
-    prefix = keys.in_namespace(keys.DEAD, number)
-    found = view.scan_stored(body.begin or prefix, keys.after(prefix))
+    wanted = filters.parse(request.filter, filtered.RUN_FIELDS)
+    first, end = filtered.dead_range(wanted, number)
+    found = view.scan_stored(body.begin or first, end)
     done, left_out = 0, body.left_out
     for looked, key in zip(count(body.looked), found, strict=False):
         asks = looked > body.looked and (done or looked % LOOK == 0)
@@ -76,21 +77,14 @@ def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, int,
     return done, left_out, None
 
 
-def _do(
-    view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]
-) -> bool | None:
+def _do(view: View, request: Requeue | Purge, key: bytes, wanted: filters.Filter) -> bool | None:
     """Whether a letter fits; then it is requeued or purged. None: it fits and stays where it is,
     since another run has its business key."""
     jid, occurrence = keys.run_of(key)
     record = view.need(keys.ended(jid, occurrence), RunRecord)
-    job = view.job(jid)
-    if wanted:
-        lane = view.need(keys.lane(record.lane), LaneRecord)
-        kind = record.error.kind if record.error else ""
-        fields = {"job": job.definition.name, "queue": lane.queue, "kind": kind}
-        if not filters.matches(wanted, fields):
-            return False
-    run = run_with(job, occurrence, record)
+    run = run_with(view.job(jid), occurrence, record)
+    if not wanted.fits(filtered.of_run(view, run)):
+        return False
     if isinstance(request, Purge):
         history.forget(view, run)
     elif run_calls.other_holder(view, run) is not None:

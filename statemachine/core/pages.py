@@ -23,6 +23,7 @@ Item = TypeVar("Item", bound=Message)
 Row = TypeVar("Row")
 CHECK_BYTES = 8
 TOKEN_CHARS = 1_024
+FEW_TERMS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,14 @@ def fill(
     place_of: Callable[[Row], bytes],
     show: Callable[[Row], Item | None],
     is_enough: Callable[[], bool] = lambda: False,
+    terms: int = 0,
 ) -> Page[Item]:
-    """Show what is found until the page is full; `show` gives None for what the filter drops, and
-    `is_enough` says that what was looked at was much."""
+    """Show what is found until the page is full; `show` gives None for what the filter drops, which
+    has so many terms, and `is_enough` says that what was looked at was much."""
     items: list[Item] = []
-    size, last = 0, b""
+    size, last, most = 0, b"", looks(terms)
     for looked, entry in enumerate(found):
-        if len(items) == request.size or looked == limits.LOOKED_AT or (looked and is_enough()):
+        if len(items) == request.size or looked == most or (looked and is_enough()):
             return Page(items, token_of(request, last))
         item = show(entry)
         if item is not None:
@@ -109,6 +111,11 @@ def fill(
             items.append(item)
         last = place_of(entry)
     return Page(items, "")
+
+
+def looks(terms: int) -> int:
+    """At how many records one call looks: fewer for a filter of many terms, which costs more."""
+    return max(1, limits.LOOKED_AT * FEW_TERMS // max(FEW_TERMS, terms))
 
 
 def key_of(entry: tuple[bytes, bytes]) -> bytes:

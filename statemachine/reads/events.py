@@ -43,13 +43,17 @@ from ..model.view import View
 from ..occurrences import ledger
 from ..occurrences.next_time import DELETING, FINISHED
 from ..tenants import namespaces, queues
-from .jobs import check_word
 
 Event = event_pb2.Event
 Kind = event_pb2.EventKind
 Events = Iterator[Event]
 NO_STATE = StateRecord()  # Of a job that may be gone: what shows a run asks for none.
-FIELDS = ("job", "kind", "queue", "run")
+FIELDS = {
+    "job": filters.TEXT,
+    "kind": filters.words(Kind.keys(), "EVENT_KIND_"),
+    "queue": filters.TEXT,
+    "run": filters.TEXT,
+}
 ENDS = {
     phases.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
     phases.FAILED: event_pb2.EVENT_KIND_RUN_FAILED,
@@ -362,21 +366,19 @@ EVENT_MAKERS: dict[bytes, EventMaker] = {
 }
 
 
-def parse_filter(text: str) -> list[filters.Term]:
+def parse_filter(text: str) -> filters.Filter:
     """Read a filter of events; refused with FILTER_INVALID."""
-    terms = filters.parse(text, FIELDS)
-    check_word(terms, "kind", Kind.keys(), "EVENT_KIND_")
-    return terms
+    return filters.parse(text, FIELDS)
 
 
-def fits(event: Event, namespace: str, terms: list[filters.Term]) -> bool:
-    """Whether a watcher of a namespace (empty: all) with a filter is summary of an event."""
+def fits(event: Event, namespace: str, wanted: filters.Filter) -> bool:
+    """Whether a watcher of a namespace (empty: all) with a filter hears of an event."""
     if namespace and event.namespace != namespace:
         return False
-    values = {
+    values: dict[str, filters.Value] = {
         "job": event.job,
         "kind": Kind.Name(event.kind).removeprefix("EVENT_KIND_"),
         "queue": event.queue.name or event.run.queue,
         "run": event.run.id,
     }
-    return filters.matches(terms, values)
+    return wanted.fits(values.__getitem__)

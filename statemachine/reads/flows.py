@@ -16,11 +16,10 @@ from ..model.record import FlowRecord, JobRecord, RunRecord, StepRecord
 from ..model.view import View
 from ..model.workers import Workers
 from ..tenants import namespaces
-from .jobs import Terms, check_word, word
 
 Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
-FIELDS = ("state", "job")
+FIELDS = {"state": filters.words(Flow.State.keys(), "STATE_"), "job": filters.TEXT}
 SUCCESS = job_pb2.Dependency.CONDITION_SUCCESS
 
 
@@ -44,8 +43,7 @@ def list_flows(
     view: View, request: flow_pb2.ListFlowsRequest, workers: Workers
 ) -> flow_pb2.ListFlowsResponse:
     namespace = namespaces.need(view, request.namespace)
-    terms = filters.parse(request.filter, FIELDS)
-    check_word(terms, "state", Flow.State.keys(), "STATE_")
+    wanted = filters.parse(request.filter, FIELDS)
     paging = pages.read(
         "flows", namespace.number, request.filter, request.page_size, request.page_token
     )
@@ -60,23 +58,18 @@ def list_flows(
         assert wave is not None, f"{entry[0]!r} stands among the flows by age and is no wave"
         answer = _answer(view, wave, namespace.settings.name)
         looked_at += len(answer.steps)
-        return answer if _fits(answer, terms) else None
+        return answer if wanted.fits(lambda field: _value_of(answer, field)) else None
 
     found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
     page = pages.fill(paging, found, pages.key_of, show, lambda: looked_at >= limits.LOOKED_AT)
     return flow_pb2.ListFlowsResponse(flows=page.items, next_page_token=page.next_token)
 
 
-def _fits(flow: Flow, terms: Terms) -> bool:
-    state = word(Flow.State.Name(flow.state), "STATE_")
-    names = [step.job for step in flow.steps]
-    for term in terms:
-        values = [state] if term.field == "state" else names
-        fitting = (filters.matches([term], {term.field: value}) for value in values)
-        # A wave has many jobs: one that is named is enough, one that is not named must be absent.
-        if not (all(fitting) if term.sign == "!=" else any(fitting)):
-            return False
-    return True
+def _value_of(flow: Flow, field: str) -> filters.Value:
+    """A wave has many jobs: one that is named is enough, one that is not named must be absent."""
+    if field == "state":
+        return Flow.State.Name(flow.state).removeprefix("STATE_")
+    return [step.job for step in flow.steps]
 
 
 def _answer(view: View, wave: Wave, namespace: str) -> Flow:

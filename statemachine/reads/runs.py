@@ -7,24 +7,22 @@ which have no order across jobs. Dead letters have one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 
 from ...proto.v1 import dead_letter_pb2, run_pb2
+from ..calls import filtered
 from ..calls import runs as run_calls
 from ..core import filters, limits, pages
+from ..core.filters import Filter
 from ..model import answers, keys
 from ..model.entities import run_with
-from ..model.phases import LEASED
-from ..model.record import JobRecord, LaneRecord, RunRecord, StateRecord, UsageRecord, parse
+from ..model.record import RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..tenants import namespaces
-from .jobs import Terms, check_word, runs_of, word
+from .jobs import occurrences, runs_of
 
-FIELDS = ("state", "job", "queue", "worker", "flow")
-DEAD_FIELDS = ("job", "queue", "kind")
-LIVE_WORDS = frozenset({"PENDING", "RUNNING", "RETRYING"})
 # A run with its jid and occurrence, and where it stands in the list.
 ListedRun = tuple[bytes, int, int, RunRecord]
 
@@ -37,59 +35,62 @@ def list_runs(
     view: View, request: run_pb2.ListRunsRequest, workers: Workers
 ) -> run_pb2.ListRunsResponse:
     number = namespaces.need(view, request.namespace).number
-    terms = filters.parse(request.filter, FIELDS)
-    check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
+    wanted = filters.parse(request.filter, filtered.RUN_FIELDS)
     paging = pages.read("runs", number, request.filter, request.page_size, request.page_token)
-    found = _source(view, number, terms)(view, number, terms, paging.after)
-    page = pages.fill(paging, found, _place, _shown(view, terms))
+    found = _one_after_the_other(view, number, wanted, paging.after)
+    page = pages.fill(paging, found, _place, _shown(view, wanted), terms=wanted.terms)
     return run_pb2.ListRunsResponse(runs=page.items, next_page_token=page.next_token)
 
 
-def _source(
-    view: View, number: int, terms: Terms
-) -> Callable[[View, int, Terms, bytes], Iterator[ListedRun]]:
-    """The cheapest walk that meets every run that may fit."""
-    if any(term.field == "job" and term.sign == "=" and "*" not in term.value for term in terms):
-        return _of_job
-    states = {term.value for term in terms if term.field == "state" and term.sign == "="}
-    if states == {"FAILED"}:
-        return _dead
-    if states and not states & LIVE_WORDS:
-        return _past
-    usage = view.get(keys.usage(number), UsageRecord)
-    few = usage is None or usage.live <= limits.SORTED_RUNS
-    return _sorted if few else _live
+Walk = Callable[[View, int, Filter, bytes], Iterator[ListedRun]]
 
 
-def _shown(view: View, terms: Terms) -> Callable[[ListedRun], run_pb2.Run | None]:
+def _one_after_the_other(
+    view: View, number: int, wanted: Filter, after: bytes
+) -> Iterator[ListedRun]:
+    """What the cheapest walks meet; a place begins with the number of its walk."""
+    walks = _walks(view, number, wanted)
+    first = after[0] if after else 0
+    if first >= len(walks):
+        raise pages.wrong_token()
+    for place, walk in enumerate(walks[first:], first):
+        behind = after[1:] if after and place == first else b""
+        for found in walk(view, number, wanted, behind):
+            yield bytes([place]) + found[0], *found[1:]
+
+
+def _walks(view: View, number: int, wanted: Filter) -> Sequence[Walk]:
+    """The cheapest walks that meet every run that may fit."""
+    states = filtered.states(wanted)
+    if filtered.job_named(wanted) is not None:
+        return (_of_job,)
+    walks: list[Walk] = []
+    if states & filtered.LIVE_STATES:
+        usage = view.get(keys.usage(number), UsageRecord)
+        few = usage is None or usage.live <= limits.SORTED_RUNS
+        walks.append(_sorted if few else _live)
+    if over := states - filtered.LIVE_STATES:
+        walks.append(_dead if over == {"FAILED"} else _past)
+    return walks
+
+
+def _shown(view: View, wanted: Filter) -> Callable[[ListedRun], run_pb2.Run | None]:
     def show(found: ListedRun) -> run_pb2.Run | None:
-        _, jid, occurrence, run = found
+        _, jid, occurrence, record = found
         job = view.find_job(jid)
-        if job is None or (
-            terms and not filters.matches(terms, _fields(view, run, job.definition))
-        ):
+        if job is None:
             return None
-        return answers.run(view, run_with(job, occurrence, run))
+        run = run_with(job, occurrence, record)
+        return answers.run(view, run) if wanted.fits(filtered.of_run(view, run)) else None
 
     return show
-
-
-def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
-    return {
-        "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
-        "job": job.name,
-        "queue": view.need(keys.lane(run.lane), LaneRecord).queue,
-        "worker": keys.worker_id(run.worker) if run.phase == LEASED else "",
-        "kind": run.error.kind if run.error else "",
-        "flow": answers.flow_id(view, run) if run.flow_jid else "",
-    }
 
 
 def _place(found: ListedRun) -> bytes:
     return found[0]
 
 
-def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
+def _sorted(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
     """The runs under way of a namespace by scheduled time, newest first, as far as a page looks."""
     first, end = _jids(number)
     before = _numbers(after, 2) if after else (keys.OCCURRENCE_MAX, keys.OCCURRENCE_MAX)
@@ -105,7 +106,7 @@ def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Lis
         yield _packed(occurrence, jid), jid, occurrence, run
 
 
-def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
+def _live(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
     """The runs under way of a namespace, job by job."""
     first, end = _jids(number)
     low, high = keys.run(first, 0), keys.run(end, 0)
@@ -115,7 +116,7 @@ def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Liste
         yield key, *keys.run_of(key), parse(key, value, RunRecord)
 
 
-def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
+def _past(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
     """The runs of a namespace that have ended, job by job, the oldest job first."""
     first, end = _jids(number)
     low, high = keys.of_job(keys.ENDED, first), keys.of_job(keys.ENDED, end)
@@ -125,10 +126,9 @@ def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Liste
         yield key, *keys.ended_of(key), parse(key, value, RunRecord)
 
 
-def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
+def _dead(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
     """The dead letters of a namespace, the newest end first."""
-    low = keys.in_namespace(keys.DEAD, number)
-    high = keys.after(low)
+    low, high = filtered.dead_range(wanted, number)
     if after:
         low = _within(after, low, high) + b"\0"
     for key, _ in view.stored.scan(low, high):
@@ -136,18 +136,19 @@ def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Liste
         yield key, jid, occurrence, view.need(keys.ended(jid, occurrence), RunRecord)
 
 
-def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
+def _of_job(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
     """The runs of one job by scheduled time, newest first; without a state only those under way."""
-    [name, *_] = [term.value for term in terms if term.field == "job" and term.sign == "="]
-    value = view.stored.get(keys.job_name(number, name))
+    value = view.stored.get(keys.job_name(number, filtered.job_named(wanted) or ""))
     if value is None:
         return
     jid = int.from_bytes(value, "big")
-    end = _numbers(after, 1)[0] if after else keys.OCCURRENCE_MAX
-    live_only = not any(term.field == "state" and term.sign == "=" for term in terms)
-    for occurrence, run in runs_of(view, jid, view.need(keys.state(jid), StateRecord), 0, end):
-        if not (live_only and run.ended_at_ms):
-            yield _packed(occurrence), jid, occurrence, run
+    first, end = occurrences(wanted)
+    if after:
+        end = min(end, _numbers(after, 1)[0])
+    live_only = filtered.states(wanted) <= filtered.LIVE_STATES
+    state = view.need(keys.state(jid), StateRecord)
+    for occurrence, run in runs_of(view, jid, state, first, end, live_only=live_only):
+        yield _packed(occurrence), jid, occurrence, run
 
 
 def _jids(number: int) -> tuple[int, int]:
@@ -180,10 +181,10 @@ def list_dead(
     view: View, request: dead_letter_pb2.ListDeadLettersRequest, workers: Workers
 ) -> dead_letter_pb2.ListDeadLettersResponse:
     number = namespaces.need(view, request.namespace).number
-    terms = filters.parse(request.filter, DEAD_FIELDS)
+    wanted = filters.parse(request.filter, filtered.RUN_FIELDS)
     paging = pages.read("dead", number, request.filter, request.page_size, request.page_token)
-    found = _dead(view, number, terms, paging.after)
-    page = pages.fill(paging, found, _place, _shown(view, terms))
+    found = _dead(view, number, wanted, paging.after)
+    page = pages.fill(paging, found, _place, _shown(view, wanted), terms=wanted.terms)
     usage = view.get(keys.usage(number), UsageRecord)
     return dead_letter_pb2.ListDeadLettersResponse(
         runs=page.items, next_page_token=page.next_token, total=usage.dead if usage else 0

@@ -22,7 +22,9 @@ from ..model.view import View
 from ..model.workers import Workers, pulling
 from ..tenants import access, calendars, namespaces, queues
 
-AUDIT_FIELDS = ("actor", "method", "subject")
+AUDIT_FIELDS = {
+    "actor": filters.TEXT, "method": filters.TEXT, "subject": filters.TEXT, "time": filters.INSTANT,
+}  # fmt: skip
 
 
 def get_queue(view: View, request: queue_pb2.GetQueueRequest, workers: Workers) -> queue_pb2.Queue:
@@ -142,7 +144,7 @@ def list_audit_records(
     view: View, request: access_pb2.ListAuditRecordsRequest, workers: Workers
 ) -> access_pb2.ListAuditRecordsResponse:
     """Who changed what, newest first; of all namespaces when none is named."""
-    terms = filters.parse(request.filter, AUDIT_FIELDS)
+    wanted = filters.parse(request.filter, AUDIT_FIELDS)
     scope = f"{request.namespace}\0{request.filter}"
     paging = pages.read("audit", 0, scope, request.page_size, request.page_token)
     end = keys.after(keys.AUDIT)
@@ -151,13 +153,16 @@ def list_audit_records(
         record = parse(*entry, AuditEntryRecord)
         if request.namespace and record.namespace != request.namespace:
             return None
-        fields = {"actor": record.actor, "method": record.method, "subject": record.subject}
-        return _audit_answer(record) if filters.matches(terms, fields) else None
+        fields: dict[str, filters.Value] = {
+            "actor": record.actor, "method": record.method, "subject": record.subject,
+            "time": record.at_ms,
+        }  # fmt: skip
+        return _audit_answer(record) if wanted.fits(fields.__getitem__) else None
 
     # Places are inverted, so nothing newer than the newest lies before it.
     newest = keys.audit(max(0, view.meta.audit_next - 1))
     found = view.stored.scan(pages.first_behind(paging, newest, end), end)
-    page = pages.fill(paging, found, pages.key_of, show)
+    page = pages.fill(paging, found, pages.key_of, show, terms=wanted.terms)
     return access_pb2.ListAuditRecordsResponse(records=page.items, next_page_token=page.next_token)
 
 

@@ -360,10 +360,10 @@ def test_a_watcher_is_told_what_it_asked_for(machine: Machine) -> None:
     machine.fire()
     event = last(machine)
 
-    assert fits(event, "", [])
+    assert fits(event, "", parse_filter(""))
     assert fits(event, "default", parse_filter("job=report-* AND kind=RUN_FIRED"))
     assert fits(event, "default", parse_filter(f"run={event.run.id} AND queue=default"))
-    assert not fits(event, "other", [])
+    assert not fits(event, "other", parse_filter(""))
     assert not fits(event, "", parse_filter("kind=RUN_LEASED"))
 
 

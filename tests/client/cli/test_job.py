@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.client.cli.job import condition
 from raftsched.statemachine.model.request import SetAside
 
 from ..stage import Stage
@@ -426,3 +427,19 @@ def test_a_stale_read_says_how_old_it_is(cli: Cli) -> None:
 
     assert said.stdout == "x\n"
     assert said.stderr.startswith("As of 12ms ago, from 127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "equal", "joined"),
+    [
+        ("", (), {}, ""),
+        ("a=1 OR b=2", (), {}, "a=1 OR b=2"),
+        ("a=1 OR b=2", ("team=x y",), {}, '(a=1 OR b=2) AND labels.team="x y"'),
+        ("", ("team=(a)",), {"state": "paused"}, 'labels.team="(a)" AND state=PAUSED'),
+        ("", (), {"kind": 'a"b\\'}, 'kind="a\\"b\\\\"'),
+    ],
+)
+def test_options_and_a_filter_are_joined(
+    text: str, labels: tuple[str, ...], equal: dict[str, str], joined: str
+) -> None:
+    assert condition(text, labels, **equal) == joined

@@ -12,12 +12,13 @@ from raftsched.proto.v1 import (
     common_pb2,
     job_pb2,
     run_pb2,
+    run_pb2_grpc,
     worker_pb2,
     worker_pb2_grpc,
 )
 
 from .conftest import Served, Start
-from .talk import Anything
+from .talk import Anything, refused
 from .test_auth import Role, access, bearer, jobs, make
 
 MARK = "XmarkX"
@@ -154,3 +155,20 @@ async def ask(
         if method.response.FromString(frame).progress.change >= last:  # type: ignore[attr-defined]
             stream.cancel()
             return found
+
+
+async def test_what_is_hidden_cannot_be_searched(start: Start) -> None:
+    served = await start("a")
+    root = bearer(await make(served, "root", Role.ROLE_ADMIN))
+    admin = root[0][1][len("Bearer ") :]
+    viewer = bearer(await make(served, "look", Role.ROLE_VIEWER, admin))
+    reader = bearer(await make(served, "see", Role.ROLE_VIEWER, admin, see_payloads=True))
+    runs = run_pb2_grpc.RunServiceStub(served.channel)
+    searched = run_pb2.ListRunsRequest(filter=f"state=FAILED OR NOT error:{MARK}")
+
+    refusal = await refused(runs.ListRuns(searched, metadata=viewer))
+
+    assert refusal.reason == "FORBIDDEN"
+    assert "may not search error" in refusal.message
+    await runs.ListRuns(searched, metadata=reader)
+    await runs.ListRuns(run_pb2.ListRunsRequest(filter="kind:Error"), metadata=viewer)
