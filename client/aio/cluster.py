@@ -167,6 +167,13 @@ class AsyncWorkers(AsyncService):
 class AsyncAccess(AsyncService):
     """Access tokens and the audit log."""
 
+    async def whoami(self, **options: Unpack[EachCall]) -> access_pb2.Caller:
+        """Who calls, and what they may do.
+
+        print((await client.access.whoami()).name)
+        """
+        return await self._send(access_pb2.WhoAmIRequest(), access_pb2.Caller, options)
+
     async def create_token(
         self,
         name: str,

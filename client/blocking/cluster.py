@@ -166,6 +166,13 @@ class Workers(Service):
 class Access(Service):
     """Access tokens and the audit log."""
 
+    def whoami(self, **options: Unpack[EachCall]) -> access_pb2.Caller:
+        """Who calls, and what they may do.
+
+        print(client.access.whoami().name)
+        """
+        return self._send(access_pb2.WhoAmIRequest(), access_pb2.Caller, options)
+
     def create_token(
         self,
         name: str,

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from ...proto.contract import Method, Named, Role, Scope, allows, named
+from ...proto.contract import Method, Named, Role, Scope, allows, methods, named
 from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.calls import filtered
 from ...statemachine.core.rejection import Reason, Refused
@@ -309,6 +309,22 @@ class AccessCheck:
 
     # The calls.
 
+    async def who_am_i(self, call: Call, request: access_pb2.WhoAmIRequest) -> access_pb2.Caller:
+        """Who calls, and what is open to them. Whoever comes here is known, or need not be."""
+        token = call.token
+        if token is None:
+            kind = access_pb2.Caller.KIND_ANONYMOUS
+            return access_pb2.Caller(
+                kind=kind, grants=[grant(Role.ROLE_ADMIN, "")], see_payloads=True
+            )
+        caller = access_pb2.Caller(
+            kind=access_pb2.Caller.KIND_TOKEN, name=token.name, see_payloads=not call.hides,
+            grants=[grant(token.role, token.namespace)],
+        )  # fmt: skip
+        if token.HasField("expire_time"):
+            caller.expire_time.CopyFrom(token.expire_time)
+        return caller
+
     async def create(
         self, call: Call, request: access_pb2.CreateAccessTokenRequest
     ) -> access_pb2.CreateAccessTokenResponse:
@@ -323,6 +339,16 @@ class AccessCheck:
         if (made.new or derived) and not request.validate_only:
             made.answer.secret = secret
         return made.answer
+
+
+def grant(role: options_pb2.Role.ValueType, namespace: str) -> access_pb2.Caller.Grant:
+    """What a role opens in a namespace, or, where none is named, in all of them."""
+    calls = sorted(
+        method.name
+        for method in methods()
+        if allows(role, method.needs) and not (namespace and method.scope == Scope.SCOPE_ALL)
+    )
+    return access_pb2.Caller.Grant(namespace=namespace, role=role, calls=calls)
 
 
 def bearer(call: Call) -> str | None:

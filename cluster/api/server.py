@@ -130,6 +130,7 @@ class Server:
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             "AccessService/CreateAccessToken": self._access.create,
+            "AccessService/WhoAmI": self._access.who_am_i,
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }

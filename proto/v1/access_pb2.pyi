@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from . import common_pb2 as _common_pb2
 from . import options_pb2 as _options_pb2
 import builtins as _builtins
@@ -124,6 +125,120 @@ class AuditRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditRecord: _TypeAlias = AuditRecord  # noqa: Y015
+
+@_typing.final
+class Caller(_message.Message):
+    """Who calls, and what they may do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Caller._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: Caller._Kind.ValueType  # 0
+        """Never sent."""
+        KIND_ANONYMOUS: Caller._Kind.ValueType  # 1
+        """Not at all: there are no access tokens yet, and everybody is taken for an admin."""
+        KIND_TOKEN: Caller._Kind.ValueType  # 2
+        """By an access token."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+        """How callers show who they are."""
+
+    KIND_UNSPECIFIED: Caller.Kind.ValueType  # 0
+    """Never sent."""
+    KIND_ANONYMOUS: Caller.Kind.ValueType  # 1
+    """Not at all: there are no access tokens yet, and everybody is taken for an admin."""
+    KIND_TOKEN: Caller.Kind.ValueType  # 2
+    """By an access token."""
+
+    @_typing.final
+    class Grant(_message.Message):
+        """What somebody may do in a namespace."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAMESPACE_FIELD_NUMBER: _builtins.int
+        ROLE_FIELD_NUMBER: _builtins.int
+        CALLS_FIELD_NUMBER: _builtins.int
+        namespace: _builtins.str
+        """Empty: in all of them, and in the cluster."""
+        role: _options_pb2.Role.ValueType
+        """What they may do there."""
+        @_builtins.property
+        def calls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """The calls that are open to them there, by name: "JobService/CreateJob". Whoever changes by
+            them what belongs to the cluster itself must be an ADMIN all the same; see Scope.
+            """
+
+        def __init__(
+            self,
+            *,
+            namespace: _builtins.str = ...,
+            role: _options_pb2.Role.ValueType = ...,
+            calls: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "namespace", b"namespace", "role", b"role"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    GRANTS_FIELD_NUMBER: _builtins.int
+    SEE_PAYLOADS_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As the audit log names them: for a token its name. Empty: nobody knows."""
+    kind: Global___Caller.Kind.ValueType
+    """How they showed who they are."""
+    see_payloads: _builtins.bool
+    """They are shown payloads and what else may hold secrets; see AccessToken."""
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Caller.Grant]:
+        """What they may do, and where."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """From then on they are not known any more. Unset: no end."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: Global___Caller.Kind.ValueType = ...,
+        grants: _abc.Iterable[Global___Caller.Grant] | None = ...,
+        see_payloads: _builtins.bool = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "grants", b"grants", "kind", b"kind", "name", b"name", "see_payloads", b"see_payloads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Caller: _TypeAlias = Caller  # noqa: Y015
+
+@_typing.final
+class WhoAmIRequest(_message.Message):
+    """To ask who one is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WhoAmIRequest: _TypeAlias = WhoAmIRequest  # noqa: Y015
 
 @_typing.final
 class CreateAccessTokenRequest(_message.Message):

@@ -35,6 +35,11 @@ class AccessServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.WhoAmI = channel.unary_unary(
+                '/raftsched.v1.AccessService/WhoAmI',
+                request_serializer=raftsched_dot_v1_dot_access__pb2.WhoAmIRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_access__pb2.Caller.FromString,
+                _registered_method=True)
         self.CreateAccessToken = channel.unary_unary(
                 '/raftsched.v1.AccessService/CreateAccessToken',
                 request_serializer=raftsched_dot_v1_dot_access__pb2.CreateAccessTokenRequest.SerializeToString,
@@ -60,6 +65,14 @@ class AccessServiceStub(object):
 class AccessServiceServicer(object):
     """Access tokens and the audit log.
     """
+
+    def WhoAmI(self, request, context):
+        """Who am I, and what may I do? Whoever is known may ask, with any role, and any node answers from
+        what it has applied. Refused with UNAUTHENTICATED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def CreateAccessToken(self, request, context):
         """Create an access token; the secret is shown once. The first one closes the cluster to callers
@@ -102,6 +115,11 @@ class AccessServiceServicer(object):
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'WhoAmI': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhoAmI,
+                    request_deserializer=raftsched_dot_v1_dot_access__pb2.WhoAmIRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_access__pb2.Caller.SerializeToString,
+            ),
             'CreateAccessToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAccessToken,
                     request_deserializer=raftsched_dot_v1_dot_access__pb2.CreateAccessTokenRequest.FromString,
@@ -133,6 +151,33 @@ def add_AccessServiceServicer_to_server(servicer, server):
 class AccessService(object):
     """Access tokens and the audit log.
     """
+
+    @staticmethod
+    def WhoAmI(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.AccessService/WhoAmI',
+            raftsched_dot_v1_dot_access__pb2.WhoAmIRequest.SerializeToString,
+            raftsched_dot_v1_dot_access__pb2.Caller.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def CreateAccessToken(request,

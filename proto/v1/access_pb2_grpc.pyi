@@ -33,6 +33,10 @@ class AccessServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
+    WhoAmI: _grpc.UnaryUnaryMultiCallable[_access_pb2.WhoAmIRequest, _access_pb2.Caller]
+    """Who am I, and what may I do? Whoever is known may ask, with any role, and any node answers from
+    what it has applied. Refused with UNAUTHENTICATED.
+    """
     CreateAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]
     """Create an access token; the secret is shown once. The first one closes the cluster to callers
     who have none, so it must be an admin's, for all namespaces and without an end; of several who
@@ -60,6 +64,10 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Access tokens and the audit log."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    WhoAmI: _aio.UnaryUnaryMultiCallable[_access_pb2.WhoAmIRequest, _access_pb2.Caller]  # type: ignore[assignment]
+    """Who am I, and what may I do? Whoever is known may ask, with any role, and any node answers from
+    what it has applied. Refused with UNAUTHENTICATED.
+    """
     CreateAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]  # type: ignore[assignment]
     """Create an access token; the secret is shown once. The first one closes the cluster to callers
     who have none, so it must be an admin's, for all namespaces and without an end; of several who
@@ -84,6 +92,16 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """Access tokens and the audit log."""
+
+    @_abc_1.abstractmethod
+    def WhoAmI(
+        self,
+        request: _access_pb2.WhoAmIRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.Caller, _abc.Awaitable[_access_pb2.Caller]]:
+        """Who am I, and what may I do? Whoever is known may ask, with any role, and any node answers from
+        what it has applied. Refused with UNAUTHENTICATED.
+        """
 
     @_abc_1.abstractmethod
     def CreateAccessToken(

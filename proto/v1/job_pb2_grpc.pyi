@@ -49,9 +49,9 @@ class JobServiceStub:
     """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
     `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
     whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
-    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
-    leaves out the other names at no cost. What is listed can be imported again, so this is the
-    export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that
+    must hold leaves out the other names at no cost. What is listed can be imported again, so this
+    is the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -179,9 +179,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
     `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
     whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
-    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
-    leaves out the other names at no cost. What is listed can be imported again, so this is the
-    export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that
+    must hold leaves out the other names at no cost. What is listed can be imported again, so this
+    is the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -330,9 +330,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """List jobs by name. Filter fields: `name`, `labels.…`, `state`, `queue`, `owner`, `description`,
         `creator`, `zone`, `handler` (of an executor its kind: http, grpc, shell), `calendar` (one
         whose days it leaves out), `last_state` (of the run that ended last), `create_time`,
-        `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that must hold
-        leaves out the other names at no cost. What is listed can be imported again, so this is the
-        export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `update_time`, `next_time` (when it is due next). A condition on the beginning of the name that
+        must hold leaves out the other names at no cost. What is listed can be imported again, so this
+        is the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -24,12 +24,16 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
+from raftsched.cluster.api.auth import grant
 from raftsched.proto.contract import methods, reason
 from raftsched.proto.v1 import (
+    access_pb2,
     cluster_pb2,
     event_pb2,
+    options_pb2,
     run_pb2,
 )
+from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
@@ -42,6 +46,7 @@ from raftsched.statemachine.rules import RULES
 from ..statemachine.driver import Machine
 
 TERM = 7
+EXPIRES = timestamp(1_800_000_000_000)
 THREADS = 32
 # What a fault gets: the node, the request, gRPC's context, and how the call would be answered.
 Fault = Callable[["Node", Any, grpc.ServicerContext, Callable[[], Message]], Message]
@@ -159,6 +164,8 @@ class Node:
             return cluster_pb2.ClusterStatus(node=self.address, leader=self.leader)
         if isinstance(request, event_pb2.ListEventsRequest):
             return self._past(request)
+        if isinstance(request, access_pb2.WhoAmIRequest):
+            return self._caller()
         with self.stage.turn:
             machine = self.stage.machine
             if type(request) in READS:
@@ -176,6 +183,15 @@ class Node:
         if self.stage.views:
             reply = hidden(reply)
         return reply
+
+    def _caller(self) -> access_pb2.Caller:
+        if not self.stage.views:
+            given = grant(options_pb2.ROLE_ADMIN, "")
+            kind = access_pb2.Caller.KIND_ANONYMOUS
+            return access_pb2.Caller(kind=kind, grants=[given], see_payloads=True)
+        given = grant(options_pb2.ROLE_VIEWER, "default")
+        kind = access_pb2.Caller.KIND_TOKEN
+        return access_pb2.Caller(kind=kind, name="look", grants=[given], expire_time=EXPIRES)
 
     def _wait(self, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
         asked = run_pb2.GetRunRequest(namespace=request.namespace, run=request.run)

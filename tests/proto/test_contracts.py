@@ -28,7 +28,7 @@ V1 = Path(__file__).parents[2] / "proto" / "v1"
 
 # The first words of the names of calls that change nothing.
 READS = {
-    "Audit", "Backup", "Explain", "Forecast", "Get", "List", "Preview", "Wait", "Watch",
+    "Audit", "Backup", "Explain", "Forecast", "Get", "List", "Preview", "Wait", "Watch", "Who",
 }  # fmt: skip
 # Takes a request_id, but to lease nothing on trial would tell nobody anything.
 NO_REHEARSAL = {"Lease"}
@@ -39,7 +39,7 @@ WITHOUT_ROUTE = {"Work", "Backup"}
 # Reads that do not choose how fresh: one node speaks for itself; sessions are in the leader's
 # memory; what waits or follows is fresh by its nature.
 FRESH_ANYWAY = {
-    "Backup", "GetClusterStatus", "ListEvents", "ListWorkers", "WaitRun", "WatchEvents",
+    "Backup", "GetClusterStatus", "ListEvents", "ListWorkers", "WaitRun", "WatchEvents", "WhoAmI",
 }  # fmt: skip
 # Reads that send more than a query can carry.
 READS_BY_POST = {"PreviewSchedule"}
