@@ -212,9 +212,10 @@ class WorkerServiceServicer(object):
         and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
         there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
         read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
-        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
-        not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
-        NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
+        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
+        does not read, or 20,000 others are there, or 10,000 under access tokens for the same
+        namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
+        for).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,10 +232,10 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
-        judged alone; a run that the access token is not for is answered as one that is not there, by a
-        Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
-        (too many reports, or a checkpoint).
+        """Keep the session and with it all its leases; report progress; learn what to stop. Each report
+        is judged alone; a run that the access token is not for is answered as one that is not there,
+        by a Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease),
+        LIMIT_EXCEEDED (too many reports, or a checkpoint).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -98,9 +98,10 @@ class WorkerServiceStub:
     and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
     there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
     read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
-    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
-    not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
-    NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
+    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
+    does not read, or 20,000 others are there, or 10,000 under access tokens for the same
+    namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
+    for).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -109,10 +110,10 @@ class WorkerServiceStub:
     LIMIT_EXCEEDED (the hello).
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]
-    """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
-    judged alone; a run that the access token is not for is answered as one that is not there, by a
-    Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
-    (too many reports, or a checkpoint).
+    """Keep the session and with it all its leases; report progress; learn what to stop. Each report
+    is judged alone; a run that the access token is not for is answered as one that is not there,
+    by a Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease),
+    LIMIT_EXCEEDED (too many reports, or a checkpoint).
     """
     ReportResults: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
@@ -213,9 +214,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
     there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
     read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
-    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
-    not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
-    NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
+    over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
+    does not read, or 20,000 others are there, or 10,000 under access tokens for the same
+    namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
+    for).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -224,10 +226,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     LIMIT_EXCEEDED (the hello).
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]  # type: ignore[assignment]
-    """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
-    judged alone; a run that the access token is not for is answered as one that is not there, by a
-    Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
-    (too many reports, or a checkpoint).
+    """Keep the session and with it all its leases; report progress; learn what to stop. Each report
+    is judged alone; a run that the access token is not for is answered as one that is not there,
+    by a Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease),
+    LIMIT_EXCEEDED (too many reports, or a checkpoint).
     """
     ReportResults: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]  # type: ignore[assignment]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
@@ -331,9 +333,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         and FIELD_REQUIRED (the hello, which must come within 2 s), NAMESPACE_NOT_FOUND (the hello; see
         there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
         read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
-        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker does
-        not read, or 20,000 others are there, or 10,000 under access tokens for the same namespace),
-        NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
+        over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
+        does not read, or 20,000 others are there, or 10,000 under access tokens for the same
+        namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
+        for).
         """
 
     @_abc_1.abstractmethod
@@ -354,10 +357,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.HeartbeatResponse, _abc.Awaitable[_worker_pb2.HeartbeatResponse]]:
-        """Keep the session and with it all its leases; report progress; learn what to stop. Each report is
-        judged alone; a run that the access token is not for is answered as one that is not there, by a
-        Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED
-        (too many reports, or a checkpoint).
+        """Keep the session and with it all its leases; report progress; learn what to stop. Each report
+        is judged alone; a run that the access token is not for is answered as one that is not there,
+        by a Stop. Refused with SESSION_LOST (all its leases have lapsed; go on with Lease),
+        LIMIT_EXCEEDED (too many reports, or a checkpoint).
         """
 
     @_abc_1.abstractmethod

@@ -51,7 +51,7 @@ def _one_after_the_other(
     """What the cheapest walks meet; a place begins with the number of its walk."""
     walks = _walks(view, number, wanted)
     first = after[0] if after else 0
-    if first >= len(walks):
+    if after and first >= len(walks):
         raise pages.wrong_token()
     for place, walk in enumerate(walks[first:], first):
         behind = after[1:] if after and place == first else b""

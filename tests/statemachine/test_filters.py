@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raftsched.proto.v1 import dead_letter_pb2, job_pb2, run_pb2
@@ -221,6 +221,7 @@ def test_jobs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
 
 
 @given(st.deferred(lambda: trees(filtered.RUN_FIELDS)), st.integers(1, 5))
+@example(("and", ("is", "state", "=", "CANCELLED"), ("is", "state", "=", "FAILED")), 1)
 def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     jobs, runs = everything()
     request = run_pb2.ListRunsRequest(filter=filter_oracle.text_of(tree), page_size=size)
