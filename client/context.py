@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 EXTEND_MIN_S, EXTEND_MAX_S = 1.0, 86_400.0
 PROGRESS_MESSAGE_MAX = 256
+LABELS_MAX, LABEL_VALUE_MAX = 32, 256
+CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+LABEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}", re.ASCII)
 LOGGER = logging.getLogger("raftsched.run")
 
 
@@ -41,7 +45,9 @@ class Voice(Protocol):
 class Context:
     """One attempt. A handler gets it as an argument of this type, or from `current_context()`."""
 
-    __slots__ = ("_deadline", "_lease", "_log", "_mark", "_stop", "_voice", "started", "task")
+    __slots__ = (
+        "_deadline", "_lease", "_log", "_mark", "_new_labels", "_stop", "_voice", "started", "task",
+    )  # fmt: skip
 
     def __init__(self, lease: Lease, voice: Voice) -> None:
         self._lease = lease
@@ -50,6 +56,7 @@ class Context:
         self._mark: _Mark | None = None
         self._log: RunLog | None = None
         self._deadline: datetime | None = None
+        self._new_labels: dict[str, str] | None = None
         # For whoever runs the handler.
         self.started = False
         self.task: asyncio.Task[None] | None = None
@@ -135,6 +142,42 @@ class Context:
                 return msgspec.json.decode(data, type=as_type) if data else None
         known = ", ".join(sorted(one.job for one in self._lease.upstream)) or "none"
         raise LookupError(f"no job {job!r} is upstream of this run; upstream are: {known}")
+
+    @property
+    def trace_context(self) -> dict[str, str]:
+        """Where the run belongs in a trace, as headers of W3C Trace Context, which propagators of
+        OpenTelemetry read; empty: in none. What is triggered from here is in the same trace."""
+        trace = self._lease.trace_context
+        named = {"traceparent": trace.traceparent, "tracestate": trace.tracestate}
+        return {name: text for name, text in named.items() if text}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the run, with those written here."""
+        return {**self._lease.labels, **(self._new_labels or {})}
+
+    @property
+    def new_labels(self) -> dict[str, str]:
+        """For whoever runs the handler."""
+        return self._new_labels or {}
+
+    def label(self, name: str, value: str) -> None:
+        """Write a label on the run, over one of the same name; it is sent with the attempt's end.
+
+        context.label("region", "eu-west")
+        """
+        if not LABEL_NAME.fullmatch(name):
+            raise ValueError(
+                f"name is {name!r}; use 1 to 128 of a-z, 0-9, '-' and '_', first a letter or digit"
+            )
+        if len(value) > LABEL_VALUE_MAX or CONTROLS.search(value):
+            raise ValueError(
+                f"the value of {name} is {value[:40]!r}; write at most {LABEL_VALUE_MAX} "
+                "characters, none of them a control character"
+            )
+        if len({*self._lease.labels, *self.new_labels, name}) > LABELS_MAX:
+            raise ValueError(f"the run has {LABELS_MAX} labels already; that is the most")
+        self._new_labels = {**self.new_labels, name: value}
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """Say how far it is; cheap, the newest word counts. Also keeps `timeouts.heartbeat`."""
@@ -337,6 +380,12 @@ def current_context() -> Context:
         raise LookupError(
             "no handler of a worker runs here; in a test, use raftsched.client.testing"
         ) from None
+
+
+def current_trace() -> Mapping[str, str]:
+    """The `trace_context` of the handler that calls this; empty outside of one."""
+    context = _current.get(None)
+    return {} if context is None else context.trace_context
 
 
 @contextlib.contextmanager

@@ -188,11 +188,12 @@ async def drive(invoke: Callable[[Context], Any], context: Context) -> Result:
     context.started = True
     try:
         context.check_cancelled()
-        return outcomes.success(context.lease, await invoke(context), context.log_tail)
+        result = outcomes.success(context.lease, await invoke(context), context.log_tail)
     except GeneratorExit:
         raise
     except BaseException as error:
-        return _end(context, error)
+        result = _end(context, error)
+    return _labelled(context, result)
 
 
 def call(invoke: Callable[[Context], Any], context: Context) -> Result:
@@ -200,9 +201,16 @@ def call(invoke: Callable[[Context], Any], context: Context) -> Result:
     enter(context)
     try:
         context.check_cancelled()
-        return outcomes.success(context.lease, invoke(context), context.log_tail)
+        result = outcomes.success(context.lease, invoke(context), context.log_tail)
     except BaseException as error:
-        return _end(context, error)
+        result = _end(context, error)
+    return _labelled(context, result)
+
+
+def _labelled(context: Context, result: Result) -> Result:
+    if context.new_labels:
+        result.labels.update(context.new_labels)
+    return result
 
 
 def _end(context: Context, error: BaseException) -> Result:

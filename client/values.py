@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..proto import json_text
-from ..proto.v1 import common_pb2
+from ..proto.v1 import common_pb2, run_pb2
 from .errors import Forbidden
 
 Payload = common_pb2.Payload
@@ -67,6 +67,13 @@ def revision(place: str | common_pb2.Revision) -> common_pb2.Revision:
     if not change.isdecimal() or not (position or "0").isdecimal():
         raise ValueError(f"revision {place!r} is not 'change.position', such as '17.3'")
     return common_pb2.Revision(change=int(change), position=int(position or 0))
+
+
+def trace_context(carrier: Mapping[str, str]) -> run_pb2.TraceContext | None:
+    """From headers of W3C Trace Context, as a propagator injects them; others are passed over."""
+    named = {name.lower(): text for name, text in carrier.items()}
+    parent, state = named.get("traceparent", ""), named.get("tracestate", "")
+    return run_pb2.TraceContext(traceparent=parent, tracestate=state) if parent else None
 
 
 def payload(value: object) -> Payload | None:

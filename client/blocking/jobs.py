@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Unpack
 
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
 from .. import values
+from ..context import current_trace
 from ..imports import import_requests
 from ..options import Reading, Writing, parted
 from ..ranges import made
@@ -133,11 +134,15 @@ class Jobs(Service):
         when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
         hold: Length | None = None,
         concurrency_key: str = "",
+        labels: Mapping[str, str] | None = None,
+        trace_context: Mapping[str, str] | None = None,
         **options: Unpack[Writing],
     ) -> Run:
         """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
         or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there. A
-        `concurrency_key` counts instead of the job's.
+        `concurrency_key` counts instead of the job's. `labels` are written on the run. It is in the
+        trace of `trace_context` (`traceparent` and `tracestate`, as OpenTelemetry injects them); in
+        a handler in that of its own run, unless another one or `{}` is given.
 
         run = client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(run.result(timeout=60))
@@ -149,6 +154,10 @@ class Jobs(Service):
             force=force,
             due_time=timestamp(due),
             concurrency_key=concurrency_key,
+            labels=labels,
+            trace_context=values.trace_context(
+                current_trace() if trace_context is None else trace_context
+            ),
         )
         if if_running != "wait":
             kinds = job_pb2.TriggerJobRequest.IfRunning

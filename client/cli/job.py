@@ -16,7 +16,7 @@ from .lazy import ExampleGroup
 from .names import JOB, QUEUE
 from .options import command
 from .session import Session, many
-from .spec import CONTENT_TYPE, build, enum_number, payload, spec_options
+from .spec import CONTENT_TYPE, build, enum_number, pairs, payload, spec_options
 from .times import Instant, Length, duration, rough_text, timestamp
 
 if TYPE_CHECKING:
@@ -233,6 +233,13 @@ def repair(session: Session, name: str, etag: str) -> None:
 @click.option(
     "--concurrency-key", default="", metavar="KEY", help="Instead of the job's; it has a key limit."
 )
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="On the run; can be repeated."
+)
+@click.option(
+    "--traceparent", default="", metavar="TEXT", help="Where it belongs in a trace, as W3C has it."
+)
+@click.option("--tracestate", default="", metavar="TEXT", help="Beside --traceparent.")
 @click.option("--due", type=Instant(), help="Not now but then.")
 @click.option("--unique-key", default="", metavar="KEY", help="One run of the job with this key.")
 @click.option(
@@ -249,7 +256,8 @@ def repair(session: Session, name: str, etag: str) -> None:
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
     session: Session, name: str, text: str | None, content_type: str | None,
-    priority: str | None, queue: str, concurrency_key: str, due: int | None, unique_key: str,
+    priority: str | None, queue: str, concurrency_key: str, labels: tuple[str, ...],
+    traceparent: str, tracestate: str, due: int | None, unique_key: str,
     if_taken: str | None, hold_key: int | None, if_running: str | None, force: bool,
 ) -> None:  # fmt: skip
     """Start a run of a job manually."""
@@ -259,7 +267,11 @@ def trigger(
         queue=queue,
         force=force,
         concurrency_key=concurrency_key,
+        labels=pairs("--label", labels),
     )
+    if traceparent or tracestate:
+        request.trace_context.traceparent = traceparent
+        request.trace_context.tracestate = tracestate
     if (given := payload(text, content_type)) is not None:
         request.payload.CopyFrom(given)
     if priority:

@@ -75,9 +75,10 @@ def facts(context: Context) -> dict[str, str]:
 
 
 def headers(context: Context) -> dict[str, str]:
-    """The same as headers of a call."""
+    """The same as headers of a call, with where it belongs in a trace."""
     ours = {f"Raftsched-{name}": text for name, text in facts(context).items()}
-    return {"Idempotency-Key": context.run, "Raftsched-Run": context.run, **ours}
+    run = {"Idempotency-Key": context.run, "Raftsched-Run": context.run}
+    return {**run, **ours, **context.trace_context}
 
 
 def result_of(context: Context, data: bytes, content_type: str, size: int) -> Payload | None:

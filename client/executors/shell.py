@@ -166,7 +166,9 @@ def _environment(context: Context) -> dict[str, str]:
         f"RAFTSCHED_RUN_{name.upper().replace('-', '_')}": text
         for name, text in facts(context).items()
     }
-    return {**context.lease.action.shell.environment, **ours, "RAFTSCHED_RUN": context.run}
+    trace = {name.upper(): text for name, text in context.trace_context.items()}
+    given = context.lease.action.shell.environment
+    return {**given, **trace, **ours, "RAFTSCHED_RUN": context.run}
 
 
 def _kill(group: int, number: signal.Signals) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from ...proto.v1 import common_pb2, run_pb2, worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result, Stop
+from .. import values
 from ..context import Context
 from ..handlers import Handler
 from ..outcomes import JSON
@@ -107,6 +108,9 @@ class Attempt:
     checkpoint: object = None
     # What jobs upstream in the flow returned, by name.
     upstream: Mapping[str, object] = field(default_factory=dict)
+    # The labels of the run, and where it belongs in a trace (traceparent, tracestate).
+    labels: Mapping[str, str] = field(default_factory=dict)
+    trace_context: Mapping[str, str] = field(default_factory=dict)
     # Whether the worker is about to stop; may be changed while the handler runs.
     draining: bool = False
 
@@ -130,6 +134,8 @@ class Attempt:
             attempt=self.attempt,
             max_attempts=self.max_attempts,
             checkpoint=b"" if self.checkpoint is None else _data(self.checkpoint),
+            labels=self.labels,
+            trace_context=values.trace_context(self.trace_context),
         )
         lease.scheduled_time.FromDatetime(self.scheduled_time)
         lease.due_time.FromDatetime(self.due_time or self.scheduled_time)

@@ -305,6 +305,8 @@ class Action(_message.Message):
     | `Raftsched-Job` | `RAFTSCHED_RUN_JOB` | Lease.job |
     | `Raftsched-Namespace` | `RAFTSCHED_RUN_NAMESPACE` | Lease.namespace |
     | `Raftsched-Scheduled-Time` | `RAFTSCHED_RUN_SCHEDULED_TIME` | "2026-01-01T02:00:00.007Z", UTC |
+    | `traceparent` | `TRACEPARENT` | Lease.trace_context, if the run has one |
+    | `tracestate` | `TRACESTATE` | the same, if it is not empty |
 
     `RAFTSCHED_TOKEN` is none of them: that is the access token of the command line.
     """
@@ -1563,6 +1565,26 @@ class TriggerJobRequest(_message.Message):
     IF_RUNNING_REFUSE: TriggerJobRequest.IfRunning.ValueType  # 2
     """Refuse the call with OVERLAP_REFUSED."""
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAMESPACE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
@@ -1575,6 +1597,8 @@ class TriggerJobRequest(_message.Message):
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     IF_RUNNING_FIELD_NUMBER: _builtins.int
     CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The job's namespace."""
     job: _builtins.str
@@ -1613,6 +1637,16 @@ class TriggerJobRequest(_message.Message):
     def due_time(self) -> _timestamp_pb2.Timestamp:
         """When it is due. Unset: now."""
 
+    @_builtins.property
+    def trace_context(self) -> _run_pb2.TraceContext:
+        """Where the run belongs in a trace; the worker gets it with the lease, and so do the runs
+        downstream. Unset: none.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Written on the run. At most 32; names as in common.proto, values of at most 256 characters."""
+
     def __init__(
         self,
         *,
@@ -1628,10 +1662,12 @@ class TriggerJobRequest(_message.Message):
         validate_only: _builtins.bool = ...,
         if_running: Global___TriggerJobRequest.IfRunning.ValueType = ...,
         concurrency_key: _builtins.str = ...,
+        trace_context: _run_pb2.TraceContext | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "payload", b"payload", "unique", b"unique"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "payload", b"payload", "trace_context", b"trace_context", "unique", b"unique"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency_key", b"concurrency_key", "due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency_key", b"concurrency_key", "due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "labels", b"labels", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "trace_context", b"trace_context", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

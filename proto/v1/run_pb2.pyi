@@ -172,6 +172,26 @@ class Run(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAMESPACE_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
@@ -204,6 +224,8 @@ class Run(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     LATER_FIELD_NUMBER: _builtins.int
     CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
@@ -301,6 +323,18 @@ class Run(_message.Message):
     def upstream(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpstreamResult]:
         """Runs upstream, and what they returned, if it is part of a flow."""
 
+    @_builtins.property
+    def trace_context(self) -> Global___TraceContext:
+        """Where it belongs in the traces of others: as its trigger named it, or as the run upstream had
+        it whose end made it begin. The same on every attempt.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What its trigger and its handler have written on it; the job's own labels are not repeated
+        here. At most 32; names as in common.proto, values of at most 256 characters.
+        """
+
     def __init__(
         self,
         *,
@@ -336,14 +370,46 @@ class Run(_message.Message):
         held: _builtins.bool = ...,
         later: _builtins.bool = ...,
         concurrency_key: _builtins.str = ...,
+        trace_context: Global___TraceContext | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "labels", b"labels", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "trace_context", b"trace_context", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class TraceContext(_message.Message):
+    """Where something belongs in a trace, as W3C Trace Context has it, level 1. The cluster makes no
+    spans of its own: it carries this from who triggers a run to who carries it out.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
+    traceparent: _builtins.str
+    """version-trace-parent-flags in hexadecimal digits, such as
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01". With `tracestate` at most 512 bytes.
+    """
+    tracestate: _builtins.str
+    """"vendor=value" by commas, at most 32. Empty: none."""
+    def __init__(
+        self,
+        *,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TraceContext: _TypeAlias = TraceContext  # noqa: Y015
 
 @_typing.final
 class LedgerEntry(_message.Message):

@@ -340,6 +340,26 @@ class Lease(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAMESPACE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
@@ -355,6 +375,8 @@ class Lease(_message.Message):
     UPSTREAM_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     HEARTBEAT_TIMEOUT_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The run's namespace."""
     run: _builtins.str
@@ -401,6 +423,14 @@ class Lease(_message.Message):
     def heartbeat_timeout(self) -> _duration_pb2.Duration:
         """Progress must be reported at least this often. Unset: the session's heartbeat is enough."""
 
+    @_builtins.property
+    def trace_context(self) -> _run_pb2.TraceContext:
+        """Where the run belongs in a trace; begin the attempt's span below it. Unset: in none."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The labels of the run, by its trigger and by attempts before this one."""
+
     def __init__(
         self,
         *,
@@ -419,10 +449,12 @@ class Lease(_message.Message):
         upstream: _abc.Iterable[_run_pb2.UpstreamResult] | None = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         heartbeat_timeout: _duration_pb2.Duration | None = ...,
+        trace_context: _run_pb2.TraceContext | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "deadline", b"deadline", "due_time", b"due_time", "heartbeat_timeout", b"heartbeat_timeout", "payload", b"payload", "scheduled_time", b"scheduled_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "deadline", b"deadline", "due_time", b"due_time", "heartbeat_timeout", b"heartbeat_timeout", "payload", b"payload", "scheduled_time", b"scheduled_time", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt", b"attempt", "checkpoint", b"checkpoint", "deadline", b"deadline", "due_time", b"due_time", "flow", b"flow", "heartbeat_timeout", b"heartbeat_timeout", "job", b"job", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "run", b"run", "scheduled_time", b"scheduled_time", "token", b"token", "upstream", b"upstream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt", b"attempt", "checkpoint", b"checkpoint", "deadline", b"deadline", "due_time", b"due_time", "flow", b"flow", "heartbeat_timeout", b"heartbeat_timeout", "job", b"job", "labels", b"labels", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "run", b"run", "scheduled_time", b"scheduled_time", "token", b"token", "trace_context", b"trace_context", "upstream", b"upstream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -434,12 +466,33 @@ class Result(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUN_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     SUCCESS_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     GIVEN_BACK_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run, as the lease named it."""
     token: _builtins.int
@@ -458,6 +511,12 @@ class Result(_message.Message):
     def given_back(self) -> Global___GivenBack:
         """It is given back, without counting the attempt."""
 
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Written on the run, over labels of the same name. FIELD_INVALID or LIMIT_EXCEEDED if the run
+        would have more than 32, or a name or value is none that Run.labels allows.
+        """
+
     def __init__(
         self,
         *,
@@ -467,10 +526,11 @@ class Result(_message.Message):
         failure: Global___Failure | None = ...,
         given_back: Global___GivenBack | None = ...,
         log_tail: _builtins.bytes = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "success", b"success"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "log_tail", b"log_tail", "run", b"run", "success", b"success", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "labels", b"labels", "log_tail", b"log_tail", "run", b"run", "success", b"success", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["success", "failure", "given_back"]  # noqa: Y015
     _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015

@@ -86,7 +86,7 @@ def _do(view: View, request: Requeue | Purge, key: bytes, wanted: filters.Filter
     if not wanted.fits(filtered.of_run(view, run)):
         return False
     if isinstance(request, Purge):
-        history.forget(view, run)
+        history.drop(view, run)
     elif run_calls.other_holder(view, run) is not None:
         return None
     else:

@@ -8,7 +8,7 @@ from ..core.instants import iso_text, ms_or, to_ms
 from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog, effects
 from ..flows import waves
-from ..model import answers, concurrency_key, keys, validate
+from ..model import answers, carried, concurrency_key, keys, validate
 from ..model.entities import Job, Run
 from ..model.phases import HELD, LATER, READY
 from ..model.record import (
@@ -110,6 +110,7 @@ def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
     faults += validate.text("concurrency_key", request.concurrency_key, limits.LIMIT_KEY_CHARS)
     if request.HasField("payload"):
         faults += validate.payload("payload", request.payload)
+    faults += carried.faults(_trace(request), request.labels)
     if request.queue:
         faults += validate.name("queue", request.queue)
     if faults:
@@ -215,7 +216,12 @@ def _triggered(
     if request.unique.key:
         record.unique_key = request.unique.key
         record.unique_hold_ms = ms_or(request.unique, "hold", 0)
+    carried.put(view, run, _trace(request), request.labels)
     return run
+
+
+def _trace(request: job_pb2.TriggerJobRequest) -> run_pb2.TraceContext | None:
+    return request.trace_context if request.HasField("trace_context") else None
 
 
 def _or_not(ms: int) -> str:

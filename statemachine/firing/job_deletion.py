@@ -10,7 +10,7 @@ from itertools import islice
 from ...proto.v1 import run_pb2, worker_pb2
 from ..core import limits
 from ..flows import graph
-from ..model import keys, timers
+from ..model import carried, keys, timers
 from ..model.entities import Job, run_with
 from ..model.phases import CANCELLED
 from ..model.record import RunRecord, UniqueRecord
@@ -62,12 +62,13 @@ def step(view: View, job: Job) -> None:
         for done, key in enumerate(past):
             if done and view.is_full:
                 break
-            history.forget(view, run_with(job, keys.ended_of(key)[1], view.need(key, RunRecord)))
+            history.drop(view, run_with(job, keys.ended_of(key)[1], view.need(key, RunRecord)))
         gone = not past and next_ms == view.now_ms
         lines = ledger.oldest(view, job, limits.STEP) if gone else []
         for key in lines:
             ledger.drop(view, key)
-        if gone and not lines and not _free_all_unique(view, job.jid):
+        left = _free_all_unique(view, job.jid) or carried.sweep(view, job.jid) if gone else 0
+        if gone and not lines and not left:
             timers.set_job(view, job, 0)
             view.delete(keys.job_name(keys.namespace_of(job.jid), job.definition.name))
             view.delete(keys.job(job.jid))

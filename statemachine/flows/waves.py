@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..core import limits
 from ..core.instants import ms_or
-from ..model import keys
+from ..model import carried, keys
 from ..model.entities import Job, Run
 from ..model.phases import HALTED, HELD, READY
 from ..model.record import (
@@ -334,6 +334,8 @@ def _fire(view: View, wave: Wave, job: Job, step: StepRecord) -> int:
     record.flow_jid, record.flow_occurrence = wave.jid, wave.occurrence
     record.upstream = step.ended
     record.made_in = view.base + 1
+    last = step.ended[-1]
+    carried.put(view, run, carried.trace_of(view, last.jid, last.occurrence), {})
     usage = namespaces.usage_of(view, job.jid)
     if job.state.state == job_pb2.JobStatus.STATE_PAUSED:
         to = HALTED

@@ -14,6 +14,7 @@ Others may use:
 * workers: workers as the leader knows them.
 * timers: the timers in the state.
 * concurrency_key: the key by which runs are limited together.
+* carried: what a run carries for others.
 * policies: what the policies of a job say, with their defaults.
 * validate: what a user may write.
 * hiding: fields that may hold secrets.

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import set_ms, timestamp
-from . import former_specs, keys, phases
+from . import carried, former_specs, keys, phases
 from .entities import Job, Run
 from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord
 from .view import View
@@ -48,7 +48,17 @@ def lease(view: View, run: Run) -> worker_pb2.Lease:
     if record.flow_jid:
         answer.flow = flow_id(view, record)
         answer.upstream.extend(upstream(view, record))
+    if record.exempt & RunRecord.CARRIES:
+        _carried(view, run, answer)
     return answer
+
+
+def _carried(view: View, run: Run, answer: worker_pb2.Lease | run_pb2.Run) -> None:
+    record = carried.of(view, run)
+    if record is not None:
+        if record.trace is not None:
+            answer.trace_context.CopyFrom(record.trace)
+        answer.labels.update((label.name, label.value) for label in record.labels)
 
 
 @lru_cache(TIMES_KEPT)
@@ -128,6 +138,7 @@ def run(view: View, run: Run) -> run_pb2.Run:
     if record.flow_jid:
         answer.flow = flow_id(view, record)
         answer.upstream.extend(upstream(view, record))
+    _carried(view, run, answer)
     return answer
 
 

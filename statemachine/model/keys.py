@@ -21,6 +21,7 @@ STATE = b"S"  # jid
 FORMER = b"O"  # jid, version: what runs under way do that were made before their job was changed
 RUN = b"R"  # jid, occurrence: runs under way
 ENDED = b"H"  # jid, inverted occurrence: runs that have ended, newest first
+CARRIED = b"h"  # jid, occurrence: what a few runs, under way or ended, carry for others
 LEDGER = b"L"  # jid, scheduled time
 QUEUE = b"Q"  # namespace, queue
 LANE = b"Z"  # lane
@@ -153,6 +154,10 @@ def scheduled_of(occurrence: int) -> int:
 
 def ended(jid: int, occurrence: int) -> bytes:
     return _TWO.pack(ENDED, jid, OCCURRENCE_MAX - occurrence)
+
+
+def carried(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(CARRIED, jid, occurrence)
 
 
 def run_of(key: bytes) -> tuple[int, int]:

@@ -360,8 +360,9 @@ class RunRecord(Record):
     # What does not keep it from running, since somebody wants just this run.
     EXEMPT_OVERLAP: ClassVar[int] = 1
     EXEMPT_DEADLINE: ClassVar[int] = 2
-    # Beside these: its trigger named `limit_key`, not its job.
+    # Beside these: its trigger named `limit_key`, not its job; and it has a CarriedRecord.
     KEY_OF_TRIGGER: ClassVar[int] = 4
+    CARRIES: ClassVar[int] = 8
 
     format: int = 2
     # Where it stands (phases.py), why it exists, what became of its scheduled time.
@@ -436,7 +437,7 @@ class RunRecord(Record):
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
     action_version: int = 0
-    # The sum of EXEMPT_* and KEY_OF_TRIGGER.
+    # The sum of EXEMPT_*, KEY_OF_TRIGGER and CARRIES.
     exempt: int = 0
 
     @property
@@ -523,6 +524,19 @@ class LabelRecord(RecordPart):
 
     name: str = ""
     value: str = ""
+
+
+class CarriedRecord(Record):
+    """What a run carries that the rules do not look at, from its beginning until it is purged: most
+    runs have none, so it is kept beside them. An older version that purges the run leaves it."""
+
+    trace: run_pb2.TraceContext | None = None
+    # By name.
+    labels: tuple[LabelRecord, ...] = ()
+
+    def weight(self) -> int:
+        size = sum(len(label.name) + 2 * len(label.value) for label in self.labels)
+        return size + (self.trace.ByteSize() if self.trace is not None else 0)
 
 
 class LaneRecord(Record):

@@ -39,8 +39,15 @@ def purge(view: View, jid: int, occurrence: int) -> bool:
         view.put_timer(keys.purge_timer(at_ms, jid, occurrence))
         view.put(key, record)
         return False
-    forget(view, run)
+    drop(view, run)
     return True
+
+
+def drop(view: View, run: Run) -> None:
+    """A run that has ended is gone, with what it carried."""
+    if run.record.exempt & RunRecord.CARRIES:
+        view.delete(keys.carried(run.jid, run.occurrence))
+    forget(view, run)
 
 
 def forget(view: View, run: Run) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
 from ..core.instants import ms_or
-from ..model import keys, policies, validate
+from ..model import carried, keys, policies, validate
 from ..model.entities import Run
 from ..model.phases import CANCELLED, DELAYED, FAILED, LEASED, READY, SUCCEEDED
 from ..model.record import (
@@ -61,10 +61,14 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     if run is None or run.record.token != result.token or run.record.phase != LEASED:
         return _stale(view, place, run, result)
     kind = result.WhichOneof("end")
+    if result.labels and (wrong := _wrong_labels(view, run, result)) is not None:
+        return wrong
     if kind == "success":
         return _succeed(view, run, result)
     wrong = _wrong_end(kind, result)
     if wrong is None:
+        if result.labels:
+            carried.put(view, run, None, result.labels)
         _note_log(view, view.change_run(run), result.log_tail)
         if kind == "failure":
             _fail(view, run, result.failure)
@@ -101,6 +105,8 @@ def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejec
     has_result = success.HasField("result")
     if has_result and (wrong := _wrong_payload(success.result)) is not None:
         return wrong
+    if result.labels:
+        carried.put(view, run, None, result.labels)
     record = view.end_run(run)
     if has_result:
         record.result = success.result
@@ -110,6 +116,17 @@ def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejec
     record.error = None
     runs.end_as(view, run, record, SUCCEEDED)
     return None
+
+
+def _wrong_labels(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejection | None:
+    """The run is to have no more labels in all than a trigger may give it."""
+    faults = carried.faults(None, carried.labels_with(view, run, result.labels))
+    if not faults:
+        return None
+    fault = faults[0]
+    is_limit = fault.reason == Reason.ERROR_REASON_LIMIT_EXCEEDED
+    reason = fault.reason if is_limit else Reason.ERROR_REASON_FIELD_INVALID
+    return rejection.Rejection(reason, f"{fault.field}: {fault.message}", {"field": fault.field})
 
 
 def _note_log(view: View, record: RunRecord, log_tail: bytes) -> None:

@@ -135,8 +135,16 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             if session is None or session.number != run.session:
                 yield Breach(key, f"its lease is not of the present session of {run.worker}")
         yield from _reachable(store, key, run)
+        yield from _carries(store, key, jid, occurrence, run)
         if not occurrence & 0xFFFF:
             yield from _recorded(store, key, jid, occurrence, run, meta)
+
+
+def _carries(
+    store: Reading, key: bytes, jid: int, occurrence: int, run: RunRecord
+) -> Iterator[Breach]:
+    if run.exempt & RunRecord.CARRIES and store.get(keys.carried(jid, occurrence)) is None:
+        yield Breach(key, "what it carries is not there")
 
 
 def _holds(run: RunRecord) -> Iterator[str]:
@@ -201,6 +209,7 @@ def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             yield Breach(key, "it lies in the history, but has not ended")
         for what in _holds(run):
             yield Breach(key, what)
+        yield from _carries(store, key, jid, occurrence, run)
         if run.purge_at_ms < run.ended_at_ms:
             yield Breach(key, "it leaves the history before it ended")
         if not occurrence & 0xFFFF:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -14,6 +15,7 @@ import pytest
 
 from raftsched.client import AsyncClient, Client
 from raftsched.client.blocking.services import Services
+from raftsched.client.context import entered
 from raftsched.client.errors import (
     AlreadyExists,
     Conflict,
@@ -27,6 +29,7 @@ from raftsched.client.errors import (
 from raftsched.client.policies import After, Concurrency, Misfire, Overlap, Retry, Timeouts
 from raftsched.client.schedules import cron, every, once
 from raftsched.client.specs import job_of
+from raftsched.client.testing import Attempt
 from raftsched.proto.v1 import access_pb2, common_pb2, dead_letter_pb2, job_pb2, run_pb2
 
 from ..statemachine.driver import HOUR_MS, MINUTE_MS, Machine
@@ -47,7 +50,7 @@ class Both:
     def __call__(self, asked: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         if self._runner is None:
             return _all(asked(self.client))
-        return self._runner.run(_awaited(asked, self.client))
+        return self._runner.run(_awaited(asked, self.client), context=copy_context())
 
     def close(self) -> None:
         self(lambda client: client.close())
@@ -208,6 +211,31 @@ def test_occurrences_are_edited_and_previewed(both: Both, stage: Stage) -> None:
         )
     )  # fmt: skip
     assert words.occurrences[0].local_time == "2026-03-29T03:00:00+02:00"
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_a_trigger_carries_labels_and_its_place_in_a_trace(both: Both, stage: Stage) -> None:
+    stage.act(lambda machine: machine.create("a"))
+    carrier = {"TraceParent": PARENT, "tracestate": "a=b", "baggage": "c=d"}
+    run = both(lambda client: client.jobs.trigger("a", labels={"team": "x"}, trace_context=carrier))
+
+    assert dict(run.message.labels) == {"team": "x"}
+    assert run.message.trace_context.traceparent == PARENT
+    assert run.message.trace_context.tracestate == "a=b"
+
+
+def test_what_a_handler_triggers_is_in_the_trace_of_its_run(both: Both, stage: Stage) -> None:
+    stage.act(lambda machine: machine.create("a"))
+    with entered(Attempt(trace_context={"traceparent": PARENT}).context):
+        inside = both(lambda client: client.jobs.trigger("a"))
+        alone = both(lambda client: client.jobs.trigger("a", trace_context={}))
+    outside = both(lambda client: client.jobs.trigger("a"))
+
+    assert inside.message.trace_context.traceparent == PARENT
+    assert not alone.message.HasField("trace_context")
+    assert not outside.message.HasField("trace_context")
 
 
 @dataclass

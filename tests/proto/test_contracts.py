@@ -440,14 +440,14 @@ def unruled_reasons(api: Contracts) -> Iterator[str]:
 
 def unknown_capitals(api: Contracts) -> Iterator[str]:
     """A word in capitals is a value of an enum, so that nobody looks for what is not there.
-    Variables of the environment begin with the product's name."""
+    Variables of the environment begin with the product's name, or are those of W3C."""
     known = GRPC_CODES | CAPITALS
     for _, enum in api.enums():
         prefix = enum.value[0].name.removesuffix("UNSPECIFIED")
         known |= {v.name for v in enum.value} | {v.name.removeprefix(prefix) for v in enum.value}
     for name, file in api.files.items():
         for word in {w for _, c in comments(file) for w in re.findall(r"\b[A-Z][A-Z_]{2,}\b", c)}:
-            if word not in known and not word.startswith("RAFTSCHED_"):
+            if word not in known and not word.startswith(("RAFTSCHED_", "TRACE")):
                 yield f"{name}: {word} is no value of any enum"
 
 

@@ -403,6 +403,23 @@ def test_a_trigger_names_its_concurrency_key(cli: Cli) -> None:
     assert "concurrency_key\tdatabase" in cli.ok("run", "get", run["id"]).stdout
 
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_a_trigger_names_labels_and_its_place_in_a_trace(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+    run = cli.json("job", "trigger", "x", "--label", "team=a", "--label", "day=2026-11-20",
+                   "--traceparent", PARENT, "--tracestate", "a=b")  # fmt: skip
+    assert run["labels"] == {"team": "a", "day": "2026-11-20"}
+    assert run["traceContext"] == {"traceparent": PARENT, "tracestate": "a=b"}
+    shown = cli.ok("run", "get", run["id"]).stdout
+    assert PARENT in shown
+    assert "2026-11-20" in shown
+
+    assert "trace_context.traceparent" in cli("job", "trigger", "x", "--traceparent", "1").stderr
+    assert "--label KEY=VALUE" in cli("job", "trigger", "x", "--label", "team").stderr
+
+
 def test_a_trigger_carries_what_it_is_told(cli: Cli) -> None:
     cli.ok("job", "create", "x", "--handler", "h")
 

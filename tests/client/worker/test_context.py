@@ -10,7 +10,7 @@ import pytest
 
 from raftsched.client.context import Context, current_context
 from raftsched.client.testing import Attempt
-from raftsched.proto.v1 import worker_pb2
+from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Stop
 
 
@@ -48,6 +48,45 @@ def test_the_log_goes_along_with_progress_when_there_is_more_of_it(
     context.progress(4)
 
     assert [report.log_tail.count(b"INFO") for report in ear.heard] == [0, 1, 0, 2]
+
+
+def test_a_context_shows_labels_and_its_place_in_a_trace(ear: Ear) -> None:
+    trace = run_pb2.TraceContext(traceparent="00-1")
+    lease = Lease(run="r", labels={"team": "a"}, trace_context=trace)
+    context = Context(lease, ear)
+    context.label("rows", "1")
+    context.label("rows", "2")
+
+    assert context.labels == {"team": "a", "rows": "2"}
+    assert context.new_labels == {"rows": "2"}
+    assert context.trace_context == {"traceparent": "00-1"}
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_labels_are_said_with_the_end_of_the_attempt(ends: str) -> None:
+    def handler(context: Context) -> None:
+        context.label("rows", context.labels["start"])
+        if ends == "badly":
+            raise RuntimeError
+
+    async def same(context: Context) -> None:
+        handler(context)
+
+    for one in (handler, same):
+        outcome = Attempt(labels={"start": "17"}).run(one)
+        assert outcome.succeeded == (ends == "well")
+        assert dict(outcome.report.labels) == {"rows": "17"}
+
+
+def test_a_label_that_the_cluster_would_refuse_is_refused_here(context: Context) -> None:
+    for name, value in (("Rows", "1"), ("", "1"), ("a", "b\n"), ("a", "b" * 257)):
+        with pytest.raises(ValueError, match=r"name is|the value of a"):
+            context.label(name, value)
+    for number in range(32):
+        context.label(f"l{number}", "")
+    context.label("l0", "again")
+    with pytest.raises(ValueError, match="that is the most"):
+        context.label("one-more", "")
 
 
 def test_only_the_end_of_a_long_log_is_kept(context: Context) -> None:

@@ -28,6 +28,7 @@ from .test_worker import serving
 PYTHON = sys.executable
 SCHEDULED = Timestamp(seconds=1_767_232_800, nanos=7_000_000)
 # What every target hears of its run, beside the run's id.
+TRACE = {"traceparent": "00-1", "tracestate": "a=b"}
 FACTS = {
     "Token": "1", "Attempt": "1", "Job": "j", "Namespace": "default",
     "Scheduled-Time": "2026-01-01T02:00:00.007Z",
@@ -38,7 +39,9 @@ Answer = Callable[[web.Request], Awaitable[web.Response]]
 async def carry_out(executor: Executor, action: Action, payload: bytes = b"") -> Result:
     """The end of one attempt at this action by a worker with this executor."""
     async with Node() as node, serving(Worker(node.address, executors=[executor])):
-        lease = node.lease(payload=payload, action=action, scheduled_time=SCHEDULED)
+        lease = node.lease(
+            payload=payload, action=action, scheduled_time=SCHEDULED, trace_context=TRACE
+        )
         return await node.ended(lease)
 
 
@@ -75,6 +78,7 @@ async def test_http_sends_the_payload_with_run_and_token_and_keeps_the_answer() 
     [(method, headers, body)] = seen
     assert (method, body) == ("POST", b'{"n": 1}')
     assert headers["X-Team"] == "a"
+    assert headers.items() >= TRACE.items()
     assert headers.items() >= {f"Raftsched-{name}": text for name, text in FACTS.items()}.items()
     assert headers["Idempotency-Key"] == headers["Raftsched-Run"] == end.run
     assert end.success.result.data == b'{"ok": true}'
@@ -195,6 +199,7 @@ async def test_grpc_sends_the_payload_as_the_request() -> None:
 
     assert end.success.result.data == b"cba"
     assert seen["team"] == "a"
+    assert seen.items() >= TRACE.items()
     assert seen.items() >= {f"raftsched-{k}".lower(): text for k, text in FACTS.items()}.items()
     assert seen["idempotency-key"] == seen["raftsched-run"] == end.run
 
@@ -254,7 +259,7 @@ async def test_shell_gives_the_actions_environment_the_run_and_nothing_else(
     facts = {f"RAFTSCHED_RUN_{name.upper().replace('-', '_')}": FACTS[name] for name in FACTS}
     lines = end.success.result.data.decode().splitlines()
     assert dict(line.split("=", 1) for line in lines) == {
-        **given, **facts, "RAFTSCHED_RUN": end.run,
+        **given, **facts, "RAFTSCHED_RUN": end.run, "TRACEPARENT": "00-1", "TRACESTATE": "a=b",
     }  # fmt: skip
 
 
