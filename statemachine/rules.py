@@ -21,6 +21,7 @@ from .calls import (
     dead_letters,
     imports,
     jobs,
+    staging,
 )
 from .calls import (
     occurrences as occurrence_calls,
@@ -34,6 +35,7 @@ from .model.request import (
     Called,
     CreateToken,
     DropEntry,
+    DropStage,
     FireTimer,
     FireTimers,
     Grant,
@@ -46,8 +48,10 @@ from .model.request import (
     Repair,
     Report,
     Resume,
+    SealStage,
     SetAside,
     SetTime,
+    StagePiece,
 )
 from .runs import attempts, grants, leases, reports, set_aside
 from .selfcheck import verify
@@ -72,6 +76,9 @@ RULES: dict[type, Rule] = {
     Called: alerts.called,
     CreateToken: access.create,
     SetTime: set_time.set_time,
+    StagePiece: staging.stage,
+    SealStage: staging.seal,
+    DropStage: staging.drop,
     worker_pb2.ExtendRequest: reports.extend,
     worker_pb2.CompleteRequest: attempts.complete,
     worker_pb2.FailRequest: attempts.fail,

@@ -26,6 +26,7 @@ from .call import Call
 from .cluster_status import StatusView, too_few
 from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
+from .restore_calls import RestoreCalls
 from .unary import OwnCall
 from .verify import Verifier
 
@@ -48,6 +49,7 @@ class ClusterCalls:
         # Sends workers and watchers elsewhere.
         self.shed = shed
         self.verifier = Verifier(node, view)
+        self.restores = RestoreCalls(node, self._need_level)
         self._answers: OrderedDict[str, tuple[bytes, Message]] = OrderedDict()
 
     def calls(self) -> Mapping[str, OwnCall]:
@@ -61,6 +63,8 @@ class ClusterCalls:
             "ClusterService/TakeSnapshot": self._once(self.snapshot),
             "ClusterService/SetStateTime": self._once(self.set_time),
             "ClusterService/VerifyState": self.verifier.verify,
+            "ClusterService/StageBackup": self.restores.stage,
+            "ClusterService/RestoreBackup": self._once(self.restores.restore),
         }
 
     def _once(self, own: Callable[[Call, Any], Awaitable[Message]]) -> OwnCall:

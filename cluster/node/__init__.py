@@ -22,6 +22,8 @@ Others may use:
 * pending: a request in a change, and whoever waits for it.
 * refusals: what the server itself refuses.
 * removal: the note that the cluster removed this node.
+* replacement: what takes the place of the state when a backup is put back.
+* restoring: puts it there, while the node runs.
 * troubles: what was set aside or failed while this node led.
 * virtual_time: the clock of tests.
 * worker_session: one worker as the leader knows it.

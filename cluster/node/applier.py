@@ -1,8 +1,8 @@
 """One node's copy of the state: what consensus applies, checkpoints and restores.
 
-The state lives in a folder with a number in its name. A snapshot that comes from the leader is
-built beside it under the next number, and counts once it has its final name; the highest number
-is the state. So a crash at any moment leaves one whole state or the other.
+The state lives in a folder with a number in its name. A snapshot that comes from the leader, or a
+backup that is put back, is built beside it under the next number, and counts once it has its final
+name; the highest number is the state. So a crash at any moment leaves one whole state or the other.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
 from ...statemachine import machine
+from ...statemachine.calls import staging
 from ...statemachine.core.rocks_store import CACHE_BYTES, RocksStore, nobody, peek, read_whole
 from ...statemachine.core.store import Corrupt, Store
 from ...statemachine.model import keys
-from ...statemachine.model.record import Change, MetaRecord, parse
+from ...statemachine.model.record import Change, MetaRecord, SwitchRecord, parse
 from ..raft.disk import LACKS, file_limit
 from ..raft.faults import Damaged, DiskFull, FileLimit
 from ..raft.manifest import MANIFEST
+from . import replacement
+from .replacement import MadeReady, sync
 
 # With the index of a change, the change, and where history stands after it.
 Listener = Callable[[int, machine.Prepared, MetaRecord], None]
 PREFIX = "state-"
+REPLACING = "replacing"  # Where a backup is made ready to take the place of the state.
 RENEWING = "renewing"  # Where a new cluster's state is made; see ops/recovery.py.
 
 
@@ -35,6 +41,9 @@ class Applied:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.meta = machine.read_meta(store)
+        # The backup that this state began from while the cluster ran, if there was one.
+        self.restored = replacement.restored_in(store)
+        self._replace_listeners: list[Callable[[], None]] = []
         # The last entry that changed something; entries decided on another state do not.
         self.changed_at = self.meta.applied_index
         self._listeners: list[Listener] = []
@@ -47,6 +56,10 @@ class Applied:
     def on_change(self, listener: Listener) -> None:
         """Have a listener called on the loop after each change is applied."""
         self._listeners.append(listener)
+
+    def on_replace(self, listener: Callable[[], None]) -> None:
+        """Have a listener called on the loop when a backup has taken the place of the state."""
+        self._replace_listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
         """Call it no more."""
@@ -81,19 +94,13 @@ class Applied:
 
     def _write(self, index: int, prepared: machine.Prepared) -> bool:
         """Whether it changed the state. DiskFull if there was no room, and then nothing did."""
-        try:
+        with _room():
             try:
                 self.meta = machine.write(self.store, index, prepared)
             except machine.WrongBase:
                 # Its leader was deposed while it was under way, and the next decided otherwise.
                 self.meta = machine.skip(self.store, index)
                 return False
-        except OSError as error:
-            if error.errno == errno.EFBIG:
-                raise FileLimit(file_limit()) from error
-            if error.errno not in LACKS:
-                raise
-            raise DiskFull(str(error)) from error
         return True
 
     def replace(self, store: Store) -> None:
@@ -101,7 +108,21 @@ class Applied:
         self.expect(b"", None)
         self.store = store
         self.meta = machine.read_meta(store)
+        self.restored = replacement.restored_in(store)
         self.changed_at = self.meta.applied_index
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """What finds no room has done nothing, and comes again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FileLimit(file_limit()) from error
+        if error.errno not in LACKS:
+            raise
+        raise DiskFull(str(error)) from error
 
 
 class Replica(Applied):
@@ -127,7 +148,13 @@ class Replica(Applied):
         # What the paths of consensus are relative to.
         self.snapshots = snapshots
         self.retired: Store | None = None
+        # Whoever makes a backup ready says what became of a stage; None: nothing yet.
+        self.made_ready: Callable[[int], MadeReady | None] = lambda serial: None
+        # A state that was replaced is not closed while it is written as files.
+        self._copying = threading.Lock()
+        self._closing: threading.Thread | None = None
         folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / REPLACING, ignore_errors=True)
         self.number = max(self._numbers(), default=1)
         self._remove_others()
         if doubt and set_aside is not None:
@@ -157,25 +184,25 @@ class Replica(Applied):
 
     def checkpoint(self) -> Callable[[str], int]:
         """See the port. Most files are links to the store's own, which never change."""
-        store = self.store
 
         def work(folder: str) -> int:
             target = self.snapshots / folder
             made = target / "checkpoint"
-            checkpoint_of(store, made)
+            self.checkpoint_into(made)
             value = peek(made, keys.META)
             for file in sorted(made.iterdir()):
-                _sync(file)
+                sync(file)
                 file.rename(target / file.name)
             made.rmdir()
-            _sync(target)
+            sync(target)
             return parse(keys.META, value, MetaRecord).applied_index if value else 0
 
         return work
 
     def checkpoint_into(self, folder: Path) -> None:
         """The same for a backup; where no `restore` is under way, on a helper."""
-        checkpoint_of(self.store, folder)
+        with self._copying:
+            checkpoint_of(self.store, folder)
 
     def check(self, folder: str) -> None:
         """Have the engine read all of a snapshot: digests vouch for its files as they were when it
@@ -196,11 +223,11 @@ class Replica(Applied):
             _link_or_copy(file, building / file.name)
         (building / MANIFEST).unlink(missing_ok=True)
         for file in building.iterdir():
-            _sync(file)
-        _sync(building)
+            sync(file)
+        sync(building)
         number = self.number + 1
         building.rename(self.folder / f"{PREFIX}{number}")
-        _sync(self.folder)
+        sync(self.folder)
         # The loop may be reading from the old one at this moment; it is closed when it is not.
         fetched = self._open(number)
         self.retired = self.store
@@ -212,12 +239,56 @@ class Replica(Applied):
             self.retired.close()
             self.retired = None
             self._remove_others()
-        super().apply(index, data)
+        order = replacement.order_of(data)
+        if order is None:
+            super().apply(index, data)
+        else:
+            with _room():
+                self._switch(index, order)
+
+    def _switch(self, index: int, order: SwitchRecord) -> None:
+        """From here on the state is what became of a backup."""
+        staged = staging.staged_in(self.store)
+        if order.base != self.meta.revision or staged is None or staged.serial != order.serial:
+            self.meta = machine.skip(self.store, index)
+            return
+        number = self.number + 1
+        try:
+            made = self.made_ready(staged.serial)
+            if made is None:
+                made = replacement.make(self.store, staged, self.folder / f"{REPLACING}-now")
+            replacement.finish(made, order, index, self.folder / f"{PREFIX}{number}")
+        except (replacement.CannotRestore, Corrupt) as error:
+            # Others could: what stands here is not what was sent.
+            self.damaged(Corrupt(str(error)))
+            raise Damaged(str(error)) from error
+        self._close_later(self.store, self.folder / f"{PREFIX}{self.number}")
+        self.replace(self._open(number))
+        self.number = number
+        for listener in self._replace_listeners:
+            listener()
+
+    def _close_later(self, store: Store, folder: Path) -> None:
+        """What is still in memory of a state that is done with is written when it is closed."""
+
+        def work() -> None:
+            with self._copying:
+                store.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+        self._wait_for_closing()
+        self._closing = threading.Thread(target=work, name="close state")
+        self._closing.start()
+
+    def _wait_for_closing(self) -> None:
+        if self._closing is not None:
+            self._closing.join()
 
     def close(self) -> bool:
         """Whether all of it is on the disk now."""
         if self.retired is not None:
             self.retired.close()
+        self._wait_for_closing()
         return self.store.close()
 
     def _open(self, number: int) -> RocksStore:
@@ -230,7 +301,7 @@ class Replica(Applied):
 
     def _remove_others(self) -> None:
         for path in self.folder.iterdir():
-            if path.name != f"{PREFIX}{self.number}":
+            if path.name not in (f"{PREFIX}{self.number}", REPLACING):
                 shutil.rmtree(path)
 
 
@@ -239,15 +310,6 @@ def checkpoint_of(store: Store, folder: Path) -> None:
     assert isinstance(store, RocksStore)
     shutil.rmtree(folder, ignore_errors=True)
     store.checkpoint(folder)
-
-
-def _sync(path: Path) -> None:
-    """Make a file or folder durable; an error ends the node, as any error of the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -24,8 +24,10 @@ from ...statemachine.core.rocks_store import peek
 from ...statemachine.core.store import Corrupt
 from ...statemachine.model import keys
 from ...statemachine.model.record import MetaRecord, parse
-from .applier import Replica
 from .table_reader import read_whole_beside
+
+if TYPE_CHECKING:
+    from .applier import Replica
 
 FORMAT = 1
 FOLDER = "state/"
@@ -134,13 +136,26 @@ class ArchiveManifest(msgspec.Struct, frozen=True):
     files: list[ArchivedFile]
 
 
+class Readable(Protocol):
+    """Bytes in order."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 def unpack(archive: Path, folder: Path) -> ArchiveManifest:
+    """As `unpack_from`, of a file."""
+    with archive.open("rb") as file:
+        return unpack_from(file, folder)
+
+
+def unpack_from(archive: Readable, folder: Path) -> ArchiveManifest:
     """Write the state into a new folder; all of it is as the manifest says, or NoBackup."""
     folder.mkdir(mode=0o700, parents=True)
     found: dict[str, tuple[int, str]] = {}
     manifest: ArchiveManifest | None = None
     try:
-        with tarfile.open(archive, "r|") as opened:
+        # Of a stream it asks for bytes in order, and for nothing else.
+        with tarfile.open(fileobj=cast("IO[bytes]", archive), mode="r|") as opened:
             for entry in opened:
                 body = opened.extractfile(entry)
                 if body is None or manifest is not None:

@@ -21,7 +21,7 @@ from ...proto.v1 import event_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.core.store import Reading, Store
 from ...statemachine.machine import Prepared
-from ...statemachine.model.record import MetaRecord
+from ...statemachine.model.record import MetaRecord, RestoredRecord
 from ...statemachine.piecewise import FATAL
 from ...statemachine.reads import events
 from ..raft.journal import COMMAND, Entry
@@ -69,6 +69,11 @@ class AppliedState(Protocol):
     @property
     def store(self) -> Store: ...
 
+    @property
+    def restored(self) -> RestoredRecord | None: ...
+
+    def on_replace(self, listener: Callable[[], None]) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeEvents:
@@ -111,6 +116,7 @@ class EventFeed:
         # Watchers that wait; without any, a change that is applied costs nothing here.
         self._waiting = 0
         state.on_change(self._applied)
+        state.on_replace(self._replaced)
 
     @property
     def revision(self) -> int:
@@ -119,7 +125,7 @@ class EventFeed:
 
     def oldest(self) -> int:
         """The oldest revision whose events can still be told; the next one if there is none."""
-        base = self._log.base_index
+        base = self._base
         if self._oldest[0] != base:
             found = self._first(base + 1)
             if found is None:
@@ -167,6 +173,19 @@ class EventFeed:
         if self._waiting:
             self.wake()
 
+    def _replaced(self) -> None:
+        """What was derived of the state before is not told any more."""
+        self._cache.clear()
+        self._places.clear()
+        self._cached = 0
+        self.wake()
+
+    @property
+    def _base(self) -> int:
+        """What this state tells of begins behind this entry."""
+        restored = self._state.restored
+        return max(self._log.base_index, restored.index if restored is not None else 0)
+
     def _note(self, revision: int, index: int) -> None:
         self._places[revision] = index
         if len(self._places) > PLACES:
@@ -200,7 +219,7 @@ class EventFeed:
         found = self._first(index, revision)
         if found is None or found[1] != revision:
             # What was not applied stands in the way of halving; that is rare, so look at all.
-            found = self._first(self._log.base_index + 1, revision, exactly=True)
+            found = self._first(self._base + 1, revision, exactly=True)
         if found is None:
             raise gone(self.oldest())
         self._note(revision, found[0])
@@ -213,9 +232,9 @@ class EventFeed:
         halved until it is found.
         """
         before = self._places.get(revision - 1)
-        if before is not None and before > self._log.base_index:
+        if before is not None and before > self._base:
             return before + 1
-        low, high = self._log.base_index + 1, self._state.meta.applied_index + 1
+        low, high = self._base + 1, self._state.meta.applied_index + 1
         while low < high:
             middle = (low + high) // 2
             found = self._first(middle)
@@ -232,7 +251,7 @@ class EventFeed:
         that revision. Of several that name one revision the first was applied, and the others
         fitted no state."""
         last = self._state.meta.applied_index
-        index = max(index, self._log.base_index + 1)
+        index = max(index, self._base + 1)
         while index <= last:
             [entry] = self._log.entries(index, index, 1)
             if entry.kind == COMMAND:

@@ -60,21 +60,12 @@ class Leader:
     """Decides while this node leads."""
 
     def __init__(
-        self,
-        name: str,
-        applied: Applied,
-        consensus: Consensus,
-        sessions: WorkerSessions,
-        now_ms: Callable[[], int],
-        seconds: Callable[[], float],
-        new_budget: Callable[[], budget.Budget] | None = None,
-        steps: LoopSteps | None = None,
-        troubles: Troubles | None = None,
-        leader_address: Callable[[], str] = str,
-        *,
-        clock_is_sure: bool = True,
-        clock_stands_still: bool = False,
-    ) -> None:
+        self, name: str, applied: Applied, consensus: Consensus, sessions: WorkerSessions,
+        now_ms: Callable[[], int], seconds: Callable[[], float],
+        new_budget: Callable[[], budget.Budget] | None = None, steps: LoopSteps | None = None,
+        troubles: Troubles | None = None, leader_address: Callable[[], str] = str, *,
+        clock_is_sure: bool = True, clock_stands_still: bool = False,
+    ) -> None:  # fmt: skip
         """`leader_address`: where clients find the leader, as far as this node knows. A clock that
         stands still goes on only when somebody moves it, who then calls `step`."""
         self.steps = steps or LoopSteps(name, now_ms, seconds)
@@ -102,6 +93,8 @@ class Leader:
         # What an earlier term left in flight may be answered later than this.
         self._turn = object()
         self._busy = False
+        # Whoever wants nothing to be in flight, and is called once that is so.
+        self._alone: Callable[[], None] | None = None
         self._recall = Recall()
         # What is on its way, and will be answered so.
         self._under_way: list[tuple[PendingRequest, object]] = []
@@ -117,7 +110,7 @@ class Leader:
     def gained(self) -> None:
         """This node leads, and has applied what was committed before."""
         self.leading = True
-        self._busy = False
+        self._busy, self._alone = False, None
         self._next.clear()
         self._under_way = []
         self._alerts.clear()
@@ -127,7 +120,7 @@ class Leader:
         self._due.begin()
         self.sessions.wake()
 
-    def lost(self) -> None:
+    def lost(self, why: str = "leads no more") -> None:
         """It does not any more. What is under way is answered by consensus; the rest is here."""
         self.leading = False
         leader = self._leader_address()
@@ -136,7 +129,18 @@ class Leader:
         refusal = refusals.not_leader(self.name, leader).rejection
         while self._next.calls.turns:
             self._next.calls.pop().answer(refusal)
-        self.sessions.dismiss(leader, f"{self.name} leads no more")
+        self.sessions.dismiss(leader, f"{self.name} {why}")
+
+    def alone(self, begin: Callable[[], None]) -> None:
+        """Call this when no change is in flight. None begins from then on until `go_on_anew`."""
+        self._alone = begin
+        self.sessions.wake()
+
+    def go_on_anew(self) -> None:
+        """The state may be another one: forget all that was known of the one before."""
+        if self.leading:
+            self.lost("goes on from another state")
+            self.gained()
 
     def clock_compared(self, skew_ms: int, *, is_sure: bool) -> None:
         """This clock was compared with those of a majority: how far it is from them, when that is
@@ -146,12 +150,9 @@ class Leader:
     # Calls.
 
     def ask(
-        self,
-        body: object,
-        actor: str,
-        answer: Callable[[object], None],
+        self, body: object, actor: str, answer: Callable[[object], None],
         unknown: Callable[[], None],
-    ) -> PendingRequest:
+    ) -> PendingRequest:  # fmt: skip
         """Have a request decided. Exactly one of the two is called, once; or this raises Refused.
 
         Whoever waits no longer sets `part.withdrawn`.
@@ -210,6 +211,10 @@ class Leader:
     def step(self) -> None:
         """Begin the next change, if there is something to do and none is in flight."""
         if not self.leading or self._busy or not self.clock_is_sure or self._pause_ms() > 0:
+            return
+        if self._alone is not None:
+            begin, self._alone, self._busy = self._alone, None, True
+            begin()
             return
         if self._waits_for_due():
             return
@@ -302,13 +307,9 @@ class Leader:
         return budget.until(self.seconds, self.seconds() + DECIDE_SECONDS)
 
     def _replicate(
-        self,
-        parts: list[PendingRequest],
-        replies: list[object],
-        view: View,
-        decision: Decision,
+        self, parts: list[PendingRequest], replies: list[object], view: View, decision: Decision,
         at: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Answer once the change is applied; or, without one, once it is sure that this node led
         when it was decided."""
 

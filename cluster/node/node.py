@@ -40,6 +40,7 @@ from .peer_info import PeerDirectory
 from .preload import Ahead
 from .readers import Readers
 from .removal import try_to_note_removal
+from .restoring import Restores
 from .virtual_time import VirtualTimeDriver
 from .whereabouts import Whereabouts
 from .worker_sessions import WorkerSessions
@@ -107,25 +108,23 @@ class Node:
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._zones = Ahead(self._readers)
         self._writes = NodeWrites(self.leader, self._zones, self.clock.now_ms)
-        self._reads = NodeReads(
-            self.driver, self.leader, self.clock, self._readers, self._whereabouts
-        )
+        where, readers = self._whereabouts, self._readers
+        self._reads = NodeReads(self.driver, self.leader, self.clock, readers, where)
 
     def _make_watches(self) -> None:
         """What looks now and then."""
         spec, leader, driver, directory = self.spec, self.leader, self.driver, self.directory
         self._handover = LeaderHandover(spec.name, leader, driver)
-        self._clocks = ClockWatch(
-            self.clock, directory, driver, leader, self._handover, spec.skew_max_ms
-        )
+        handover, skew_max_ms = self._handover, spec.skew_max_ms
+        self._clocks = ClockWatch(self.clock, directory, driver, leader, handover, skew_max_ms)
         self._elections = Elections(spec.seconds)
-        self._alerts = AlertWatch(
-            leader, driver, directory, self._elections, self._clocks.state_ahead_ms
-        )
+        ahead_ms = self._clocks.state_ahead_ms
+        self._alerts = AlertWatch(leader, driver, directory, self._elections, ahead_ms)
         self._gossip = Gossip(
             spec.version, directory, self.consensus, self.sessions, self._zones, self.bootstrap,
             self.steps, driver.tell,
         )  # fmt: skip
+        self.restores = Restores(spec, leader, self.replica, driver, directory, self.introduce)
         if spec.virtual is not None:
             self._time_driver = VirtualTimeDriver(
                 spec.virtual, leader, self._wake, self._alerts.look
@@ -160,6 +159,7 @@ class Node:
         if self.leads:
             self.leader.lost()
         await self._loop.run_in_executor(None, self._readers.close)
+        await self._loop.run_in_executor(None, self.restores.close)
         await self._loop.run_in_executor(None, self.damage.stop)
         if self.replica.close() and not (self.ended.done() and self.ended.exception()):
             self.damage.stopped_in_order()
@@ -390,6 +390,7 @@ class Node:
             self._clocks.look(is_draining=self.draining)
             self._whereabouts.changed()
             self._alerts.try_to_look()
+            self.restores.look()
         except Exception as error:
             self.fail(error)
         self._wake()

@@ -21,8 +21,9 @@ from .applier import Applied
 
 logger = logging.getLogger(__name__)
 
-# 2: the time of the state may be set back. 3: a worker is known by its tenant as well.
-FEATURE_LEVEL = 3
+# 2: the time of the state may be set back. 3: a worker is known by its tenant as well. 4: a backup
+# may take the place of the state.
+FEATURE_LEVEL = 4
 FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
 
@@ -53,6 +54,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     zone_names: tuple[str, ...] = ()
     # Some of those that the leader has asked for: who leads next is to have looked at them too.
     zones_in_use: tuple[str, ...] = ()
+    # The backup it has made ready to take the place of the state (`Preparing.said`).
+    stage: str = ""
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -67,6 +70,8 @@ class PeerDirectory:
         self.peer_infos: dict[str, NodeInfo] = {}
         # Some of them have a secret for the first access token: asked for at each call.
         self.any_bootstrap = False
+        # What this node says of the backup that is on its way.
+        self.stage = ""
         # Peers whose state differed from this node's at the same revision.
         self.differing: set[str] = set()
         self.diverged = False
@@ -95,7 +100,7 @@ class PeerDirectory:
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
                 bootstrap=bootstrap.hex(), build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
-                zones_in_use=tuple(zones_in_use),
+                zones_in_use=tuple(zones_in_use), stage=self.stage,
             )
         )  # fmt: skip
 

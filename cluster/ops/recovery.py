@@ -16,17 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...statemachine import recovery
-from ...statemachine.core.store import Corrupt, Reading
-from ...statemachine.model import keys
-from ...statemachine.model.record import UsageRecord, parse
-from ..node import backup
+from ...statemachine.core.store import Corrupt
+from ..node import backup, replacement
 from ..node.applier import PREFIX, RENEWING, Replica
 from ..node.backup import NoBackup
 from ..node.peer_info import FEATURE_LEVEL
 from ..raft import faults
 from ..raft.disk import RealDisk
 from ..raft.force_new_cluster import force_new_cluster
-from ..raft.journal import COMMAND, CONFIG, NOOP, Journal, JournalLimits
+from ..raft.journal import COMMAND, CONFIG, NOOP, SWITCH, Journal, JournalLimits
 from ..raft.membership import Configuration
 from ..raft.snapshot import Snapshots
 from ..raft.snapshot_receiver import stand_on_latest
@@ -124,7 +122,7 @@ def recover(config: Config, confirm: Callable[[Standing], bool]) -> Renewed | No
         copy = _opened(stack, config, work, journal.disk)
         # A snapshot may end with entries that are no business of the state.
         for index, kind, data in _tail(journal, max(copy.applied(), snapshots.last_index)):
-            if kind == COMMAND:
+            if kind in (COMMAND, SWITCH):
                 copy.apply(index, data)
         return _renew(config, journal, snapshots, copy, journal.last_index + 1, journal.term + 1)
 
@@ -140,7 +138,7 @@ def _renew(
         origin=origin, incarnation=secrets.randbits(48) | 1 << 40, term=term,
         checkpoint=state.checkpoint(),
     )  # fmt: skip
-    jobs, live = _count(state.store)
+    jobs, live = replacement.count(state.store)
     return Renewed(before, jobs, live, sorted(config.members.keys() - {config.name}))
 
 
@@ -242,18 +240,10 @@ def _tail(journal: Journal, applied: int) -> Iterator[tuple[int, int, bytes]]:
         )
     while applied < journal.last_index:
         for entry in journal.entries(applied + 1, journal.last_index, READ):
-            if entry.kind not in (COMMAND, CONFIG, NOOP):
+            if entry.kind not in (COMMAND, CONFIG, NOOP, SWITCH):
                 raise faults.Unsupported(f"entry {entry.index} is of kind {entry.kind}, not known")
             applied = entry.index
             yield entry.index, entry.kind, entry.data
-
-
-def _count(store: Reading) -> tuple[int, int]:
-    jobs = live = 0
-    for key, value in store.scan(keys.USAGE, keys.after(keys.USAGE)):
-        usage = parse(key, value, UsageRecord)
-        jobs, live = jobs + usage.jobs, live + usage.live
-    return jobs, live
 
 
 def _limits(config: Config) -> JournalLimits:

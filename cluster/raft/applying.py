@@ -6,7 +6,7 @@ import logging
 
 from .faults import DiskFull, Unsupported, require
 from .freshness import Freshness
-from .journal import COMMAND, CONFIG, NOOP, Entry
+from .journal import COMMAND, CONFIG, NOOP, SWITCH, Entry
 from .node_state import NodeState
 from .port import Machine
 from .proposals import Proposals
@@ -29,7 +29,7 @@ class Applying:
         self.node, self.journal, self.settings = node, node.journal, node.settings
         self.machine, self.proposals = machine, proposals
         self.replication, self.freshness = replication, freshness
-        self.known_kinds = frozenset({NOOP, COMMAND, CONFIG})
+        self.known_kinds = frozenset({NOOP, COMMAND, CONFIG, SWITCH})
         self.retry_at = 0.0  # When what found no room is tried again.
 
     def apply(self, now: float) -> bool:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from .adapter import check_audited
 from .faults import Broken, Refused
-from .journal import Journal, JournalLimits
+from .journal import SWITCH, Journal, JournalLimits
 from .link import Identity, LinkLimits
 from .membership import Configuration
 from .message import Message, WireError
@@ -159,6 +159,11 @@ class Driver:
     def submit(self, data: bytes, reply: Reply) -> None:
         """As `propose`, with a reply that is called on the loop. `go_on` sends it on its way."""
         self.core.propose(data, reply)
+        self.wake()
+
+    def submit_switch(self, data: bytes, reply: Reply) -> None:
+        """As `submit`, for a command by which the machine goes on from another state."""
+        self.core.propose(data, reply, SWITCH)
         self.wake()
 
     def confirm(self, reply: Reply) -> None:

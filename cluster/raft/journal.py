@@ -34,6 +34,7 @@ from .record import (
     NOOP,
     RECORD,
     SEAL,
+    SWITCH,
     VOTE,
     Entry,
     Header,
@@ -42,7 +43,7 @@ from .record import (
     seal_payload,
 )
 
-__all__ = ["COMMAND", "CONFIG", "NOOP", "Batch", "Entry", "Journal", "JournalLimits"]
+__all__ = ["COMMAND", "CONFIG", "NOOP", "SWITCH", "Batch", "Entry", "Journal", "JournalLimits"]
 
 Op = Callable[[], None]
 FOLDER = "journal"

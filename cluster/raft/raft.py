@@ -281,7 +281,7 @@ class Raft:
 
     # The port: changes and reads.
 
-    def propose(self, data: bytes, reply: Reply) -> None:
+    def propose(self, data: bytes, reply: Reply, kind: int = COMMAND) -> None:
         """Replicate `data`. The reply is its index once applied, or None for "unknown"."""
         self.check_in_office()
         if self.node.transfer_to is not None:
@@ -294,7 +294,7 @@ class Raft:
         waiting, limit = self.proposals.bytes, self.settings.waiting_bytes
         if waiting + len(data) > limit:
             raise Refused(f"{waiting} bytes wait already, {limit} may; try again later")
-        self.proposals.add(COMMAND, data, reply)
+        self.proposals.add(kind, data, reply)
 
     def read(self, reply: Reply) -> None:
         """Answer once everything that was committed before this call is applied here."""

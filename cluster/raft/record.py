@@ -23,6 +23,9 @@ _SEAL = struct.Struct("<8sQQI")
 
 # Kind 0 does not exist: a zeroed block must not read as a record.
 NOOP, COMMAND, CONFIG, VOTE, SEAL, IDENTITY = range(1, 7)
+# A command that puts another state in place of the one before. A kind of its own, so that a node of
+# a release that does not know it ends by it.
+SWITCH = 16
 # Kinds that later releases may add are stored and passed on, and stop a node that has to apply
 # one; refusing them on the wire would cut a node off instead, without a word.
 FUTURE = range(16, 32)

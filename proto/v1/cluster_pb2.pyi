@@ -883,3 +883,149 @@ class BackupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
+
+@_typing.final
+class StageBackupRequest(_message.Message):
+    """To send a piece of a backup."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKUP_ID_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    backup_id: _builtins.str
+    """Made by the caller for all pieces of one backup: 1 to 128 characters."""
+    size: _builtins.int
+    """The size of the whole in bytes; at most 4 GiB."""
+    offset: _builtins.int
+    """Where this piece begins."""
+    data: _builtins.bytes
+    """The piece; at most 245,760 bytes."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        backup_id: _builtins.str = ...,
+        size: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup_id", b"backup_id", "data", b"data", "offset", b"offset", "request_id", b"request_id", "size", b"size", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageBackupRequest: _TypeAlias = StageBackupRequest  # noqa: Y015
+
+@_typing.final
+class StageBackupResponse(_message.Message):
+    """A piece is here."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    received: _builtins.int
+    """How much of the backup is here, from its beginning."""
+    def __init__(
+        self,
+        *,
+        received: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["received", b"received"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageBackupResponse: _TypeAlias = StageBackupResponse  # noqa: Y015
+
+@_typing.final
+class RestoreBackupRequest(_message.Message):
+    """To put a backup back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKUP_ID_FIELD_NUMBER: _builtins.int
+    OTHER_CLUSTER_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    backup_id: _builtins.str
+    """As in StageBackup."""
+    other_cluster: _builtins.bool
+    """It may be of a cluster with another name."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        backup_id: _builtins.str = ...,
+        other_cluster: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup_id", b"backup_id", "other_cluster", b"other_cluster", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreBackupRequest: _TypeAlias = RestoreBackupRequest  # noqa: Y015
+
+@_typing.final
+class RestoreBackupResponse(_message.Message):
+    """A backup took the place of the state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BACKUP_REVISION_FIELD_NUMBER: _builtins.int
+    BACKUP_TIME_FIELD_NUMBER: _builtins.int
+    BACKUP_CLUSTER_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    LIVE_RUNS_FIELD_NUMBER: _builtins.int
+    FORMER_REVISION_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    backup_revision: _builtins.int
+    """The revision of the backup."""
+    backup_cluster: _builtins.str
+    """The cluster it was made of."""
+    jobs: _builtins.int
+    """Jobs in it."""
+    live_runs: _builtins.int
+    """Runs under way in it."""
+    former_revision: _builtins.int
+    """The revision of the state that it took the place of. What came behind the backup is gone."""
+    revision: _builtins.int
+    """The revision from which on the cluster goes on."""
+    @_builtins.property
+    def backup_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
+    def __init__(
+        self,
+        *,
+        backup_revision: _builtins.int = ...,
+        backup_time: _timestamp_pb2.Timestamp | None = ...,
+        backup_cluster: _builtins.str = ...,
+        jobs: _builtins.int = ...,
+        live_runs: _builtins.int = ...,
+        former_revision: _builtins.int = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backup_time", b"backup_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backup_cluster", b"backup_cluster", "backup_revision", b"backup_revision", "backup_time", b"backup_time", "former_revision", b"former_revision", "jobs", b"jobs", "live_runs", b"live_runs", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreBackupResponse: _TypeAlias = RestoreBackupResponse  # noqa: Y015

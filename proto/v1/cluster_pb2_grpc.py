@@ -35,10 +35,11 @@ class ClusterServiceStub(object):
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
     that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-    restore on one, and start that one and then the others, with empty folders; they fetch all from
-    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+    set their folders aside, restore on one, and start that one and then the others, with empty
+    folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+    far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+    StageBackup and RestoreBackup put one back.
     """
 
     def __init__(self, channel):
@@ -97,6 +98,16 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
                 _registered_method=True)
+        self.StageBackup = channel.unary_unary(
+                '/raftsched.v1.ClusterService/StageBackup',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.StageBackupRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.StageBackupResponse.FromString,
+                _registered_method=True)
+        self.RestoreBackup = channel.unary_unary(
+                '/raftsched.v1.ClusterService/RestoreBackup',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreBackupRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreBackupResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer(object):
@@ -109,10 +120,11 @@ class ClusterServiceServicer(object):
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
     that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-    restore on one, and start that one and then the others, with empty folders; they fetch all from
-    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+    set their folders aside, restore on one, and start that one and then the others, with empty
+    folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+    far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+    StageBackup and RestoreBackup put one back.
     """
 
     def GetClusterStatus(self, request, context):
@@ -198,6 +210,29 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageBackup(self, request, context):
+        """Send the next piece of a backup that is to be put back; one that came before is not taken
+        twice. One backup is on its way at a time; after a minute without a word it is thrown away.
+        Until RestoreBackup nothing has happened. Refused with BACKLOG_FULL (another one is on its
+        way), FIELD_INVALID (it is none, or a piece is missing), MEMBER_LACKS.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreBackup(self, request, context):
+        """Put the backup that was sent in place of the state, while the cluster runs. All nodes make it
+        ready; then one entry of the log exchanges the state on each of them, so everybody sees the
+        former state or that of the backup. Members and the cluster's identity stay; all else is as the
+        backup has it, access tokens too. Its leases have lapsed, revisions and tokens go on far above
+        those of both, scheduled times since then are missed ones, and watchers get REVISION_GONE. With
+        the same `backup_id` it is done once. Refused with FIELD_INVALID (not all of it was sent, or it
+        cannot be put back), MEMBER_LACKS, NO_QUORUM (not all reachable nodes made it ready in time).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -251,6 +286,16 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.SerializeToString,
             ),
+            'StageBackup': grpc.unary_unary_rpc_method_handler(
+                    servicer.StageBackup,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.StageBackupRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.StageBackupResponse.SerializeToString,
+            ),
+            'RestoreBackup': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreBackup,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreBackupRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreBackupResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'raftsched.v1.ClusterService', rpc_method_handlers)
@@ -269,10 +314,11 @@ class ClusterService(object):
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
     that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-    restore on one, and start that one and then the others, with empty folders; they fetch all from
-    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+    set their folders aside, restore on one, and start that one and then the others, with empty
+    folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+    far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+    StageBackup and RestoreBackup put one back.
     """
 
     @staticmethod
@@ -535,6 +581,60 @@ class ClusterService(object):
             '/raftsched.v1.ClusterService/Backup',
             raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StageBackup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/StageBackup',
+            raftsched_dot_v1_dot_cluster__pb2.StageBackupRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.StageBackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreBackup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/RestoreBackup',
+            raftsched_dot_v1_dot_cluster__pb2.RestoreBackupRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.RestoreBackupResponse.FromString,
             options,
             channel_credentials,
             insecure,

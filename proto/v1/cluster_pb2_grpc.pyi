@@ -36,10 +36,11 @@ class ClusterServiceStub:
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
       that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-      restore on one, and start that one and then the others, with empty folders; they fetch all from
-      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+      set their folders aside, restore on one, and start that one and then the others, with empty
+      folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+      far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+      StageBackup and RestoreBackup put one back.
     """
 
     @_typing.overload
@@ -85,6 +86,21 @@ class ClusterServiceStub:
     """Stream a backup of the node that is asked while it runs: an archive of files with their
     checksums, of the state at one revision. Refused with DISK_FULL.
     """
+    StageBackup: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.StageBackupRequest, _cluster_pb2.StageBackupResponse]
+    """Send the next piece of a backup that is to be put back; one that came before is not taken
+    twice. One backup is on its way at a time; after a minute without a word it is thrown away.
+    Until RestoreBackup nothing has happened. Refused with BACKLOG_FULL (another one is on its
+    way), FIELD_INVALID (it is none, or a piece is missing), MEMBER_LACKS.
+    """
+    RestoreBackup: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.RestoreBackupRequest, _cluster_pb2.RestoreBackupResponse]
+    """Put the backup that was sent in place of the state, while the cluster runs. All nodes make it
+    ready; then one entry of the log exchanges the state on each of them, so everybody sees the
+    former state or that of the backup. Members and the cluster's identity stay; all else is as the
+    backup has it, access tokens too. Its leases have lapsed, revisions and tokens go on far above
+    those of both, scheduled times since then are missed ones, and watchers get REVISION_GONE. With
+    the same `backup_id` it is done once. Refused with FIELD_INVALID (not all of it was sent, or it
+    cannot be put back), MEMBER_LACKS, NO_QUORUM (not all reachable nodes made it ready in time).
+    """
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
@@ -97,10 +113,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
       that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-      restore on one, and start that one and then the others, with empty folders; they fetch all from
-      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+      set their folders aside, restore on one, and start that one and then the others, with empty
+      folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+      far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+      StageBackup and RestoreBackup put one back.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -143,6 +160,21 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Stream a backup of the node that is asked while it runs: an archive of files with their
     checksums, of the state at one revision. Refused with DISK_FULL.
     """
+    StageBackup: _aio.UnaryUnaryMultiCallable[_cluster_pb2.StageBackupRequest, _cluster_pb2.StageBackupResponse]  # type: ignore[assignment]
+    """Send the next piece of a backup that is to be put back; one that came before is not taken
+    twice. One backup is on its way at a time; after a minute without a word it is thrown away.
+    Until RestoreBackup nothing has happened. Refused with BACKLOG_FULL (another one is on its
+    way), FIELD_INVALID (it is none, or a piece is missing), MEMBER_LACKS.
+    """
+    RestoreBackup: _aio.UnaryUnaryMultiCallable[_cluster_pb2.RestoreBackupRequest, _cluster_pb2.RestoreBackupResponse]  # type: ignore[assignment]
+    """Put the backup that was sent in place of the state, while the cluster runs. All nodes make it
+    ready; then one entry of the log exchanges the state on each of them, so everybody sees the
+    former state or that of the backup. Members and the cluster's identity stay; all else is as the
+    backup has it, access tokens too. Its leases have lapsed, revisions and tokens go on far above
+    those of both, scheduled times since then are missed ones, and watchers get REVISION_GONE. With
+    the same `backup_id` it is done once. Refused with FIELD_INVALID (not all of it was sent, or it
+    cannot be put back), MEMBER_LACKS, NO_QUORUM (not all reachable nodes made it ready in time).
+    """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
@@ -154,10 +186,11 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
       that is stopped.
-    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
-      restore on one, and start that one and then the others, with empty folders; they fetch all from
-      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers get REVISION_GONE.
+    * A cluster that is lost begins anew from a backup by `raftsched node restore`: stop all nodes,
+      set their folders aside, restore on one, and start that one and then the others, with empty
+      folders; they fetch all from it. Leases of the backup have lapsed, revisions and tokens go on
+      far above those of the backup, and watchers get REVISION_GONE. Into a cluster that runs,
+      StageBackup and RestoreBackup put one back.
     """
 
     @_abc_1.abstractmethod
@@ -257,6 +290,33 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_cluster_pb2.BackupResponse], _abc.AsyncIterator[_cluster_pb2.BackupResponse]]:
         """Stream a backup of the node that is asked while it runs: an archive of files with their
         checksums, of the state at one revision. Refused with DISK_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def StageBackup(
+        self,
+        request: _cluster_pb2.StageBackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.StageBackupResponse, _abc.Awaitable[_cluster_pb2.StageBackupResponse]]:
+        """Send the next piece of a backup that is to be put back; one that came before is not taken
+        twice. One backup is on its way at a time; after a minute without a word it is thrown away.
+        Until RestoreBackup nothing has happened. Refused with BACKLOG_FULL (another one is on its
+        way), FIELD_INVALID (it is none, or a piece is missing), MEMBER_LACKS.
+        """
+
+    @_abc_1.abstractmethod
+    def RestoreBackup(
+        self,
+        request: _cluster_pb2.RestoreBackupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.RestoreBackupResponse, _abc.Awaitable[_cluster_pb2.RestoreBackupResponse]]:
+        """Put the backup that was sent in place of the state, while the cluster runs. All nodes make it
+        ready; then one entry of the log exchanges the state on each of them, so everybody sees the
+        former state or that of the backup. Members and the cluster's identity stay; all else is as the
+        backup has it, access tokens too. Its leases have lapsed, revisions and tokens go on far above
+        those of both, scheduled times since then are missed ones, and watchers get REVISION_GONE. With
+        the same `backup_id` it is done once. Refused with FIELD_INVALID (not all of it was sent, or it
+        cannot be put back), MEMBER_LACKS, NO_QUORUM (not all reachable nodes made it ready in time).
         """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,5 +9,6 @@ Others may use:
 * filtered: what filters see of jobs and runs.
 * dead_letters: all dead letters that fit a filter.
 * alerts: conditions that somebody wants to hear of.
+* staging: a backup on its way into a cluster that runs.
 * job_warnings: what may not mean what it seems to.
 """

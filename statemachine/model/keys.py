@@ -42,6 +42,9 @@ SET_BACK = b"b"  # once: up to when times were decided on before the state's tim
 RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
 CATCH_UP = b"c"  # jid: when the backlog of a job goes on
+STAGED = b"o"  # once: the backup that is on its way into this state
+PIECE = b"G"  # number of the stage, offset: the bytes of that backup
+RESTORED = b"j"  # once: the backup that this state began from, while the cluster ran
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -134,6 +137,10 @@ def resume(jid: int) -> bytes:
 
 def former(jid: int, version: int) -> bytes:
     return _TWO.pack(FORMER, jid, version)
+
+
+def piece(serial: int, offset: int) -> bytes:
+    return _TWO.pack(PIECE, serial, offset)
 
 
 def jid_of(namespace: int, serial: int) -> int:

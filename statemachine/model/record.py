@@ -806,6 +806,55 @@ class Change(Record):
     meta: MetaRecord = msgspec.field(default_factory=MetaRecord)
 
 
+class StagedRecord(Record):
+    """A backup that is put back while the cluster runs, as far as it has come."""
+
+    # The caller's, and the one under which its pieces stand.
+    id: str = ""
+    serial: int = 0
+    size: int = 0
+    received: int = 0
+    # Who puts it back, and with which request.
+    actor: str = ""
+    request_id: str = ""
+    # When its caller was last heard; long after that it is thrown away.
+    touched_at_ms: int = 0
+    # What keeps the history that begins from it apart from all others. Empty: it is not complete.
+    origin: str = ""
+    # It may be of a cluster with another name.
+    other_cluster: bool = False
+    # When it was complete: the time of the note in its audit log.
+    sealed_at_ms: int = 0
+
+
+class RestoredRecord(Record):
+    """The backup that took the place of a state, and what that state was."""
+
+    id: str = ""
+    # The entry of the log that did it: nothing before it speaks of this state.
+    index: int = 0
+    # What the backup says of itself.
+    cluster: str = ""
+    taken: str = ""
+    revision: int = 0
+    jobs: int = 0
+    live_runs: int = 0
+    # The revision of the state that it took the place of.
+    before: int = 0
+
+
+class SwitchRecord(Record):
+    """An entry of the log: from here on the state is what became of a backup."""
+
+    # The revision that it was decided on; on any other state it does nothing.
+    base: int = 0
+    # Of the stage that it is made of.
+    serial: int = 0
+    # What stands in that state on all nodes; the index is that of the entry.
+    meta: MetaRecord = msgspec.field(default_factory=MetaRecord)
+    restored: RestoredRecord = msgspec.field(default_factory=RestoredRecord)
+
+
 def _bytes_of(part: Message | Template) -> bytes:
     if isinstance(part, Template):
         return part.data

@@ -317,3 +317,33 @@ class Repaired:
 
     # Empty when there was nothing to mend.
     mended: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagePiece:
+    """The next bytes of a backup that is to be put back. The reply is how many are there."""
+
+    id: str
+    size: int
+    offset: int
+    data: bytes
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SealStage:
+    """All of the backup is there, and whoever sent it waits; to be asked again while it is made
+    ready. The reply is the StagedRecord."""
+
+    id: str
+    origin: str
+    other_cluster: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropStage:
+    """Throw a stage away: by its number, or whatever was not heard of since. The reply is whether
+    there is more to remove."""
+
+    serial: int = 0
+    silent_since_ms: int = 0

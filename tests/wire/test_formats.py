@@ -103,7 +103,7 @@ def test_the_journal_keeps_its_bytes_and_is_read() -> None:
         "record": entry,
         "seal": record.seal_payload("00" * 8, 2, 8192),
         "kinds": bytes([record.NOOP, record.COMMAND, record.CONFIG, record.VOTE, record.SEAL,
-                        record.IDENTITY]),
+                        record.IDENTITY, record.SWITCH]),
     })  # fmt: skip
     assert record.Header.decode(kept["header"].ljust(record.HEADER_BYTES, b"\0")) == header
     found = record.decode(kept["record"], 0, before=9)

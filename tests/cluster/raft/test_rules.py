@@ -228,9 +228,9 @@ def test_a_caller_that_raises_does_not_apply_an_entry_twice(three: Group) -> Non
 def test_an_entry_of_a_later_release_stops_the_node(three: Group) -> None:
     """A8: skipping it would shift everything after it."""
     leader = three.lead()
-    leader.core.proposals.add(16, b"{}", lambda _: None)
+    leader.core.proposals.add(17, b"{}", lambda _: None)
 
-    with pytest.raises(Unsupported, match="kind 16"):
+    with pytest.raises(Unsupported, match="kind 17"):
         three.run(0.2)
 
 
