@@ -67,7 +67,7 @@ def step(view: View, job: Job) -> None:
         lines = ledger.oldest(view, job, limits.STEP) if gone else []
         for key in lines:
             ledger.drop(view, key)
-        left = _free_all_unique(view, job.jid) or carried.sweep(view, job.jid) if gone else 0
+        left = _free_all_unique(view, job.jid) or carried.remove_all(view, job.jid) if gone else 0
         if gone and not lines and not left:
             timers.set_job(view, job, 0)
             view.delete(keys.job_name(keys.namespace_of(job.jid), job.definition.name))

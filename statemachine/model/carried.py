@@ -59,7 +59,7 @@ def trace_of(view: View, jid: int, occurrence: int) -> run_pb2.TraceContext | No
     return record.trace if record is not None else None
 
 
-def sweep(view: View, jid: int) -> int:
+def remove_all(view: View, jid: int) -> int:
     """Take away some of what an older version left when it purged runs of a job; how many."""
     prefix = keys.of_job(keys.CARRIED, jid)
     found = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
