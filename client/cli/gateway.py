@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:7480"
 DEFAULTS = Limits()
+T = TypeVar("T")
+U = TypeVar("U")
 LIMITS = {
     "connections": "Open connections at once.",
     "connections_by_address": "Of these, from one address.",
@@ -79,11 +81,26 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
     metavar="URL",
     help="Pages of this origin may call, such as https://ops.example; can be repeated.",
 )
+@click.option(
+    "--path-prefix",
+    default="",
+    metavar="/PATH",
+    help="What stands before all paths, where a proxy serves other things too.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe this address, or network as 10.0.0.0/8, who it asks for (Forwarded, "
+    "X-Forwarded-For); can be repeated.",
+)
 @limits
 @click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
 def gateway(
     session: Session, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
-    hosts: tuple[str, ...], origins: tuple[str, ...], quiet: bool, **given: int,
+    hosts: tuple[str, ...], origins: tuple[str, ...], path_prefix: str,
+    proxies: tuple[str, ...], quiet: bool, **given: int,
 ) -> None:  # fmt: skip
     """Serve HTTP and JSON for a cluster until SIGTERM or Ctrl-C.
 
@@ -92,6 +109,7 @@ def gateway(
     """
     from ..endpoints import is_loopback
     from ..gateway.config import Settings
+    from ..gateway.wire import networks, prefix_of
     from ..worker import loop_factory
 
     host, port = _address(listen)
@@ -110,6 +128,8 @@ def gateway(
     settings = Settings(
         Limits(**given), frozenset(origins),
         frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,
+        _read("--path-prefix", "/PATH", prefix_of, path_prefix),
+        _read("--trusted-proxy", "ADDRESS", networks, proxies),
     )  # fmt: skip
     log = logging.StreamHandler(sys.stderr)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -118,6 +138,13 @@ def gateway(
 
 # The word of the manual; the shared one stays for contexts and scripts.
 next(one for one in gateway.params if one.name == "endpoints").opts.append("--server")
+
+
+def _read(flag: str, what: str, read: Callable[[T], U], given: T) -> U:
+    try:
+        return read(given)
+    except ValueError as error:
+        raise wrong_use(f"cannot use {flag}", str(error), f"{flag} {what}") from error
 
 
 def _address(text: str) -> tuple[str, int]:

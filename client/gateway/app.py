@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -23,8 +24,9 @@ from ..async_client import AsyncClient
 from ..course import WAITING, asked_wait
 from ..errors import RaftschedError
 from ..links import Answer
-from . import manners, plain, streams
+from . import manners, plain, streams, wire
 from .config import BESIDE_BYTES, BODY_S, KNOWN_BYTES, MIB, Settings, body_bytes
+from .pages import StaticPage, pages
 from .problems import JSON, Refused, of_error
 from .room import Room
 from .routes import Binding, Route, Routes
@@ -52,9 +54,11 @@ class Answered:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     media: str = JSON
+    # The body as gzip, where somebody has made it so already.
+    packed: bytes = b""
 
 
-@dataclass(slots=True)
+@dataclass
 class Exchange:
     """A request, and what is known about its answer."""
 
@@ -62,6 +66,7 @@ class Exchange:
     receive: Receive
     send: Send
     headers: Headers
+    settings: Settings
     began: float = field(default_factory=monotonic)
     # For the log.
     status: int = 0
@@ -78,19 +83,20 @@ class Exchange:
         method = str(self.scope["method"])
         return "GET" if method == "HEAD" else method
 
-    @property
+    @cached_property
     def address(self) -> str:
         """Where the caller is."""
         client = self.scope.get("client")
-        return str(client[0]) if client else ""
+        return wire.caller_of(str(client[0]) if client else "", self.headers, self.settings.proxies)
 
     @property
     def path(self) -> str:
-        return bytes(self.scope["raw_path"]).decode("ascii")
+        return wire.without(self.settings.prefix, bytes(self.scope["raw_path"]).decode("ascii"))
 
     async def start(self, status: int, headers: dict[str, str]) -> None:
         self.status = status
-        whole = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+        whole = {"cache-control": "no-store", "x-content-type-options": "nosniff",
+                 "vary": "accept-encoding"}  # fmt: skip
         whole |= self.always | headers
         raw = [(name.encode(), text.encode("latin-1", "replace")) for name, text in whole.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": raw})
@@ -100,9 +106,16 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def answer(self, answered: Answered) -> None:
-        headers = {"content-type": answered.media, "content-length": str(len(answered.body))}
-        await self.start(answered.status, answered.headers | headers)
-        await self.write(answered.body, more=False)
+        body, headers = answered.body, dict(answered.headers)
+        if len(body) >= wire.PACKED_BYTES and wire.takes_gzip(self.headers):
+            if not answered.packed and len(body) > BESIDE_BYTES:
+                body = await asyncio.to_thread(wire.packed, body)
+            else:
+                body = answered.packed or wire.packed(body)
+            headers["content-encoding"] = "gzip"
+        headers |= {"content-type": answered.media, "content-length": str(len(body))}
+        await self.start(answered.status, headers)
+        await self.write(body, more=False)
 
     async def refuse(self, refused: Refused) -> None:
         self.reason = refused.word
@@ -128,6 +141,7 @@ class Gateway:
         self._parsing = ThreadPoolExecutor(1, "gateway-parse")
         self._writing = ThreadPoolExecutor(1, "gateway-write")
         self._routes: Routes = plain.with_contracts()
+        self._pages = pages(settings.prefix)
         # Set when the process stops: streams end, for others would not.
         self.stopping = asyncio.Event()
 
@@ -137,7 +151,7 @@ class Gateway:
             one.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, Headers(scope=scope))
+        exchange = Exchange(scope, receive, send, Headers(scope=scope), self._settings)
         try:
             try:
                 await self._serve(exchange)
@@ -166,6 +180,12 @@ class Gateway:
         manners.check_single(headers)
         manners.check_host(headers, self._settings)
         exchange.always = manners.check_origin(headers, self._settings)
+        if trace := wire.trace_of(headers):
+            exchange.always["traceparent"] = trace
+        page = self._pages.get(exchange.path)
+        if page is not None:
+            await self._show(exchange, page)
+            return
         route, values = self._route(exchange.path)
         asks_first = exchange.verb == "OPTIONS" and "access-control-request-method" in headers
         if asks_first and exchange.always:
@@ -183,6 +203,18 @@ class Gateway:
         waits = binding.call.slow or can_wait(binding.call.request)
         with (self._streams if waits else self._requests).taken(exchange.address):
             await exchange.answer(await self._answer(exchange, binding, values))
+
+    async def _show(self, exchange: Exchange, page: StaticPage) -> None:
+        """What is the same for everybody."""
+        if exchange.verb != "GET":
+            raise _not_allowed(exchange.path, exchange.verb, "GET, HEAD")
+        with self._requests.taken(exchange.address):
+            if page.etag in exchange.headers.get("if-none-match", ""):
+                await exchange.start(304, dict(page.headers))
+                await exchange.write(b"", more=False)
+                return
+            headers = dict(page.headers)
+            await exchange.answer(Answered(page.body, 200, headers, page.media, page.packed))
 
     def _route(self, path: str) -> tuple[Route, list[str]]:
         try:
@@ -222,6 +254,8 @@ class Gateway:
             body, made = message, manners.etag(message)
             if manners.creates(binding, request):
                 made |= manners.location(binding.template, message)
+        if "location" in made:
+            made["location"] = self._settings.prefix + made["location"]
         status = 201 if "location" in made else 200
         return Answered(await self._written(body), status, exchange.about | made, media)
 
@@ -420,6 +454,7 @@ def log(exchange: Exchange) -> None:
             "from": exchange.address, "method": method if method in METHODS else method[:20],
             "path": _logged(exchange.path), "call": exchange.call, "status": exchange.status,
             "reason": exchange.reason, "sent": exchange.sent,
+            "trace": exchange.always.get("traceparent", "")[3:35],
             "ms": round((monotonic() - exchange.began) * 1000, 1),
         },
     )  # fmt: skip

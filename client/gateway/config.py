@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .wire import Network
+
 # Seconds: for the head of a request, for its body, between two requests on a connection, and for
 # whoever does not read the answer.
 HEAD_S, BODY_S, IDLE_S, READ_S = 10.0, 30.0, 75.0, 30.0
@@ -49,6 +51,9 @@ class Settings:
     hosts: frozenset[str] | None = frozenset()
     certificate: str = ""
     key: str = ""
+    # A path in front of all others, "/a"; and proxies that may say for whom they ask.
+    prefix: str = ""
+    proxies: tuple[Network, ...] = ()
 
 
 def body_bytes(request_bytes: int) -> int:

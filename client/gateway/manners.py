@@ -23,7 +23,7 @@ TOKEN_MAX = 7_000
 SINGLE = ("Authorization", "Idempotency-Key")
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
 EXPOSED = "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms"
-TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id"
+TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id, traceparent"
 
 
 def accepted(accept: str, offered: tuple[str, ...]) -> str:
@@ -145,7 +145,7 @@ def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
     if not origin or _netloc(origin) == headers.get("host", ""):
         return {}
     if origin in settings.cors_origins:
-        return {"access-control-allow-origin": origin, "vary": "origin",
+        return {"access-control-allow-origin": origin, "vary": "origin, accept-encoding",
                 "access-control-expose-headers": EXPOSED}  # fmt: skip
     raise Refused(
         "FORBIDDEN", f"pages of {origin} may not call this gateway; start it with --cors-origin "

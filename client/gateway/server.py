@@ -24,6 +24,7 @@ from .app import Gateway
 from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Settings
 from .problems import JSON, Refused
 from .room import Room
+from .wire import is_in
 
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
@@ -39,9 +40,9 @@ PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskNam
 class _Connection(H11Protocol):
     """One that has so much time for the head of a request, and to read an answer."""
 
-    def __init__(self, room: Room, **given: Any) -> None:
+    def __init__(self, room: Room, settings: Settings, **given: Any) -> None:
         super().__init__(**given)
-        self._room = room
+        self._room, self._proxies = room, settings.proxies
         # Of whoever has a place.
         self._address: str | None = None
         self._begun = False
@@ -56,7 +57,7 @@ class _Connection(H11Protocol):
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = self.client[0] if self.client else ""
         try:
-            self._room.take(address)
+            self._room.take(address, shared=is_in(address, self._proxies))
         except Refused as refused:
             self._refuse(refused)
         else:
@@ -146,7 +147,7 @@ class Port:
     def __init__(self, app: Gateway, settings: Settings) -> None:
         limits = settings.limits
         room = Room("connections", limits.connections, limits.connections_by_address)
-        protocol = cast("type[asyncio.Protocol]", partial(_Connection, room))
+        protocol = cast("type[asyncio.Protocol]", partial(_Connection, room, settings))
         self._server = _Server(
             uvicorn.Config(
                 app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",

@@ -56,7 +56,17 @@ class GatewaySection(Section, frozen=True, kw_only=True):
     ] = ""
     cors_origins: Annotated[
         str,
-        Meta(description="Pages of these origins may call, with commas: https://ops.example"),
+        Meta(description="Pages of these origins may call, with commas, as https://ops.example."),
+    ] = ""
+    path_prefix: Annotated[
+        str, Meta(description="What stands before all paths of the gateway, as /raftsched.")
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        Meta(
+            description="Addresses and networks, with commas, that are believed who they ask for "
+            "(Forwarded, X-Forwarded-For)."
+        ),
     ] = ""
 
 

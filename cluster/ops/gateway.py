@@ -123,10 +123,12 @@ class GatewayBeside:
         config, files = self._config, self._config.tls.server
         words = ["gateway", "--quiet", "--server", f"unix:{self.socket}"]
         words += ["--listen", config.gateway.listen]
-        for flag, text in (
-            ("--host", config.gateway.hosts),
-            ("--cors-origin", config.gateway.cors_origins),
-        ):
+        given = {
+            "--host": config.gateway.hosts, "--cors-origin": config.gateway.cors_origins,
+            "--path-prefix": config.gateway.path_prefix,
+            "--trusted-proxy": config.gateway.trusted_proxies,
+        }  # fmt: skip
+        for flag, text in given.items():
             for one in text.replace(",", " ").split():
                 words += [flag, one]
         if files.certificate_file:
