@@ -27,6 +27,9 @@ WELCOME_S, WELCOME_MAX_S = 3.0, 24.0
 # A server owes an answer to a beat within a heartbeat. One that has answered much sooner so far,
 # and now does not, is left after twice the time that it took, but not before this.
 PATIENCE_MIN_S = 0.8
+# A server that owes an answer for so long, as followers wait for a leader before one of them
+# stands, may lead no more: another node is asked, soon again, and later ever more seldom.
+DOUBT_S, ASK_AGAIN_S, ASK_AGAIN_SHARE = 0.3, 0.1, 0.25
 # A hung server is noticed after a beat and this patience; more beats are more work for a leader.
 BEATS_PER_HEARTBEAT = 3
 # What one slow answer counts for, one answer later.
@@ -105,6 +108,8 @@ class Session:
         self._asked_at: float | None = None
         self._asked_beat = 0
         self._asked_of_report = False
+        # When another node was asked last who leads.
+        self._inquired_at = now
         # How slow the slowest answer of late was, to a frame with nothing to answer but its beat,
         # and to one with a report.
         self._slowest_s = {False: HEARTBEAT_S, True: HEARTBEAT_S}
@@ -398,6 +403,23 @@ class Session:
     def _impatient_at(self, asked_at: float) -> float:
         return max(asked_at, self._received_at) + self._patience_s
 
+    def inquires(self, now: float) -> bool:
+        """Whether to ask another node now who leads; if so, the stream still stands."""
+        if now < self._inquire_at:
+            return False
+        self._inquired_at = now
+        return True
+
+    @property
+    def _inquire_at(self) -> float:
+        if self._asked_at is None or not self.welcomed:
+            return float("inf")
+        since = max(self._asked_at, self._received_at)
+        # A server with very many workers answers a beat alone much later than a report.
+        usual = 0.0 if self._asked_of_report else self._slowest_s[False]
+        pause = max(ASK_AGAIN_S, ASK_AGAIN_SHARE * (self._inquired_at - since))
+        return max(since + max(DOUBT_S, usual), self._inquired_at + pause)
+
     def _send_late_again(self, now: float) -> None:
         """Reports that no word was heard of for a whole heartbeat are said again (rule 3)."""
         if now < self._late_at + self.heartbeat_s:
@@ -426,7 +448,7 @@ class Session:
             return self._opened_at + self._welcome_s
         times = [self._beat_at, self._received_at + 2 * self.heartbeat_s]
         if self._asked_at is not None:
-            times.append(self._impatient_at(self._asked_at))
+            times += [self._impatient_at(self._asked_at), self._inquire_at]
         if self._progress:
             times.append(self._progress_at + PROGRESS_S)
         if self._reports:

@@ -14,6 +14,7 @@ import grpc.aio
 from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
 from .backoff import backoff
+from .errors import RaftschedError
 from .links import failure_of
 from .refusals import Failure
 from .runner import Runner
@@ -22,7 +23,7 @@ from .session import Orders, Session
 LOG = logging.getLogger("raftsched.worker")
 
 # Looks at the clock at least so often.
-TICK_S = 0.25
+TICK_S = 0.1
 # Waits between two streams: each longer by half than the one before, spread by half either way.
 WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 2.0
 # After a stream that lived, whose leader has died perhaps: an election takes some 5 ms, and a node
@@ -35,6 +36,8 @@ FOLLOWED_MAX = 3
 # With the waits above, this is some seconds without a node.
 TRIES_BEFORE_WARNING = 8
 WARN_EVERY_S = 30.0
+# How long another node may take to say who leads; meanwhile nobody looks at the clock.
+WORD_S = 0.2
 # How long the server may take to see that the worker has closed its side.
 GOODBYE_S = 1.0
 # A worker that is refused like this with its first hello has been set up wrongly.
@@ -73,6 +76,8 @@ class Streams:
         self._session = session
         self._runner: Runner | None = None
         self._call: Any = None
+        # Whom the stream is with, and how many others were asked who leads.
+        self._endpoint, self._inquiries = "", 0
         self._leaving = ""
         self._leader = ""
         self._redirected = False
@@ -130,6 +135,7 @@ class Streams:
         self._leaving = self._leader = ""
         self._redirected = False
         self._greeted_at = None
+        self._endpoint = endpoint
         self._call = call = self._client.duplex(worker_pb2.WorkRequest, endpoint)
         self._session.opened(monotonic())
         writer = asyncio.create_task(self._write(call))
@@ -192,6 +198,8 @@ class Streams:
             nodes.learn(self._leader)
         elif self._redirected:
             nodes.forget_leader(endpoint)
+            # It would hold the next stream until it knows who leads; others may know by now.
+            self._tried.append(endpoint)
         elif self._leaving:
             nodes.broke(endpoint, monotonic())
         return self._leaving or "the server ended it"
@@ -212,8 +220,32 @@ class Streams:
         while True:
             self.obey(self._session.tick(monotonic()))
             self.changed()
+            if self._session.inquires(monotonic()):
+                await self._inquire()
             left = self._session.next_at() - monotonic()
             await asyncio.sleep(max(0.01, min(TICK_S, left)))
+
+    async def _inquire(self) -> None:
+        """Ask another node who leads, and go there. The stream stays where it is unless somebody
+        else leads: a leader that is merely slow keeps its workers."""
+        call, here, nodes = self._call, self._endpoint, self._client.endpoints
+        others = [one for one in nodes.configured if one != here]
+        if call is None or not others:
+            return
+        self._inquiries += 1
+        other = others[self._inquiries % len(others)]
+        request = worker_pb2.HeartbeatRequest(worker=self._session.worker)
+        try:
+            await self._client.call(
+                request, endpoint=other, timeout=WORD_S, forward=False, retry=False
+            )
+        except RaftschedError as error:
+            # It is refused wherever this worker has no session. Each answer names the leader.
+            LOG.debug("asked %s who leads: %s", other, error)
+        leader = nodes.leader
+        if leader and leader != here and call is self._call:
+            why = f"{here} does not answer, and {other} says that {leader} leads"
+            self.obey(Orders(reconnect=why, redirected=True, leader=leader))
 
     def obey(self, orders: Orders) -> None:
         assert self._runner is not None

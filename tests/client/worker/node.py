@@ -41,6 +41,8 @@ class Node:
         self.leader = ""
         self.refusal: grpc.StatusCode | None = None
         self.mute = False
+        # Whom this node names to who asks it, and how often it was asked.
+        self.names, self.inquiries = "", 0
         self._outbox: asyncio.Queue[WorkResponse | None] = asyncio.Queue()
         self._news = asyncio.Condition()
         self._token = 0
@@ -57,7 +59,10 @@ class Node:
             request_deserializer=WorkRequest.FromString,
             response_serializer=WorkResponse.SerializeToString,
         )
-        service = grpc.method_handlers_generic_handler(SERVICE, {"Work": work})
+        asked: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
+            self._not_leader, request_deserializer=worker_pb2.HeartbeatRequest.FromString
+        )
+        service = grpc.method_handlers_generic_handler(SERVICE, {"Work": work, "Heartbeat": asked})
         self._server.add_generic_rpc_handlers((service,))
         port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
@@ -131,6 +136,17 @@ class Node:
             reading.cancel()
         if not self.closed_well:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the test")
+
+    async def _not_leader(
+        self, _: worker_pb2.HeartbeatRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> worker_pb2.HeartbeatResponse:
+        assert dict(context.invocation_metadata() or ())["raftsched-no-forward"]
+        async with self._news:
+            self.inquiries += 1
+            self._news.notify_all()
+        context.set_trailing_metadata((("raftsched-leader", self.names),) if self.names else ())
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "this node does not lead")
+        return worker_pb2.HeartbeatResponse()
 
     async def _read(
         self, requests: AsyncIterator[WorkRequest], context: grpc.aio.ServicerContext[Any, Any]

@@ -25,6 +25,7 @@ class Talk:
         hello = worker_pb2.WorkerHello(worker="w-1", slots=slots, handlers=["h"])
         self.session = Session(hello, self.now)
         self.said: list[WorkRequest] = []
+        self.said_at = self.now
 
     def connect(self) -> WorkRequest:
         """Open a stream, be welcomed; the hello comes back."""
@@ -42,6 +43,7 @@ class Talk:
 
     def say(self) -> list[WorkRequest]:
         frames = self.session.frames(self.now)
+        self.said_at = self.now
         self.said += frames
         return frames
 
@@ -627,6 +629,47 @@ def test_quick_answers_to_reports_say_nothing_of_how_soon_a_beat_is_answered(tal
     talk.succeed(100)
     talk.say()
     assert talk.pass_time(rules.PATIENCE_MIN_S + 0.1).reconnect
+
+
+def test_others_are_asked_who_leads_while_an_answer_is_owed_and_the_stream_stays(
+    talk: Talk,
+) -> None:
+    talk.connect()
+    answer_beats(talk, delay=0.1, seconds=120)
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+
+    asked = []
+    for _ in range(70):
+        assert not talk.pass_time(0.01).reconnect
+        assert talk.session.next_at() > talk.now - 0.011
+        if talk.session.inquires(talk.now):
+            asked.append(round(talk.now - talk.said_at, 2))
+    assert asked == pytest.approx([0.3, 0.4, 0.52, 0.65], abs=0.021)
+
+    talk.ack(1)
+    talk.hear(beat=talk.said[-1].beat)
+    assert not any(talk.session.inquires(talk.now + later) for later in (0.1, 0.5, 5.0))
+
+
+def test_nobody_asks_who_leads_while_a_beat_is_answered_as_late_as_it_always_was(
+    talk: Talk,
+) -> None:
+    talk.connect()
+    answer_beats(talk, delay=7.0, seconds=240)
+    talk.say()
+    assert not any(talk.session.inquires(talk.now + later / 10) for later in range(70))
+
+
+def test_a_leader_that_is_silent_for_long_costs_the_others_few_questions(talk: Talk) -> None:
+    """Before it has answered soon for a while, nobody knows that it could."""
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+    asked = [talk.session.inquires(talk.now + step / 100) for step in range(2_000)]
+    assert 15 < sum(asked) < 25
 
 
 def test_what_crosses_a_beat_shows_that_the_server_lives(talk: Talk) -> None:

@@ -20,6 +20,7 @@ from raftsched.client.errors import RaftschedError
 from raftsched.client.outcomes import PermanentError, RetryLater
 from raftsched.client.streams import Pauses, Streams
 from raftsched.client.worker import Worker
+from raftsched.proto.v1 import worker_pb2
 from raftsched.proto.v1.worker_pb2 import ResultAck, Stop
 
 from .node import PATIENCE_S, Node
@@ -379,6 +380,52 @@ async def test_a_redirect_leads_to_the_leader() -> None:
         worker.handler("h")(lambda: 1)
         async with serving(worker):
             assert (await leader.ended(leader.lease())).success.result.data == b"1"
+
+
+async def test_a_worker_whose_leader_is_silent_goes_where_another_node_says_that_one_leads() -> (
+    None
+):
+    """Seen before: it waited until it was sure by itself, 0.8 s at the soonest, here 20."""
+    async with Node() as first, Node() as second, Node() as third:
+        second.names = third.names = third.address
+        worker = Worker([first.address, second.address, third.address], slots=1)
+        worker.handler("h")(lambda: None)
+        async with serving(worker):
+            await first.until(lambda: first.hellos)
+            first.mute = True
+            first.lease()
+            async with asyncio.timeout(PATIENCE_S / 2):
+                await third.until(lambda: third.hellos)
+    assert not second.hellos
+    assert [one.token for one in third.hellos[0].held] == [1]
+
+
+async def test_a_leader_that_is_slow_keeps_its_worker_as_long_as_nobody_else_leads() -> None:
+    async with Node() as first, Node() as second:
+        worker = Worker([first.address, second.address], slots=1)
+        worker.handler("h")(lambda: None)
+        async with serving(worker):
+            await first.until(lambda: first.hellos)
+            first.mute = True
+            lease = first.lease()
+            await second.until(lambda: second.inquiries == 2)
+            second.names = first.address
+            await second.until(lambda: second.inquiries == 5)
+            assert (len(first.hellos), len(second.hellos)) == (1, 0)
+            first.mute = False
+            first.say(beat=2**31, acks=[ResultAck(token=lease.token)])
+
+
+async def test_a_node_that_leads_no_more_and_knows_no_leader_is_not_asked_next() -> None:
+    """Seen before: it held the next stream for a second, while the others had a leader."""
+    async with Node() as first, Node() as second:
+        worker = Worker([first.address, second.address], slots=1)
+        worker.handler("h")(lambda: None)
+        async with serving(worker):
+            await first.until(lambda: first.hellos)
+            first.say(redirect=worker_pb2.Redirect(reason="it leads no more"))
+            await second.until(lambda: second.hellos)
+    assert len(first.hellos) == 1
 
 
 async def test_an_address_where_nobody_listens_is_passed_over() -> None:
