@@ -5,15 +5,16 @@ What they need is loaded when they run, so that help pages come at once.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -22,6 +23,7 @@ from ..client.cli.lazy import ExampleCommand, ExampleGroup
 from .real.faults import SCENARIOS
 
 if TYPE_CHECKING:
+    from ..cluster.local.nodes import NodeProcesses
     from .real.run import Told
 
 Figures = dict[str, float | int]
@@ -163,13 +165,20 @@ def leases(
 @bench.command(cls=ExampleCommand, examples=("raftsched bench failover --kills 5",))
 @click.option("--kills", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @click.option("--rate", type=click.FloatRange(10, 10_000), default=500, show_default=True)
+@click.option("--how", "way", type=click.Choice(["kill", "stop", "cut"]), default="kill",
+              show_default=True, help="kill: SIGKILL. stop: SIGSTOP, so nothing breaks. cut: only "
+              "its workers reach it.")  # fmt: skip
 @common
-def failover(kills: int, rate: float, **how: Any) -> None:
-    """Kill the leader under load, again and again: how long until work goes on?"""
+def failover(kills: int, rate: float, way: Literal["kill", "stop", "cut"], **how: Any) -> None:
+    """Take the leader away under load, again and again: how long until work goes on?"""
     from .bench import failover as scenario
+    from .real.wiring import Proxies
 
-    asked = scenario.Failover(kills=kills, rate=rate)
-    measure("failover", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
+    asked = scenario.Failover(kills=kills, rate=rate, how=way)
+    links = Proxies() if way == "cut" else None
+    cluster = functools.partial(scenario.behind, links) if links is not None else None
+    measure("failover", how, lambda folder, nodes: scenario.run(folder, nodes, asked, links),
+            cluster=cluster)  # fmt: skip
 
 
 @bench.command(cls=ExampleCommand, examples=("raftsched bench scale --most 100000",))
@@ -241,6 +250,7 @@ def compare(
 def measure(
     name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = (),
     over_time: OverTime | None = None,
+    cluster: Callable[..., AbstractContextManager[NodeProcesses]] | None = None,
 ) -> None:  # fmt: skip
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
@@ -255,7 +265,7 @@ def measure(
         note_other_work()
         click.echo(f"{name}: starting {how['nodes']} nodes", err=True)
         try:
-            with running(folder, int(how["nodes"]), settings) as nodes:
+            with (cluster or running)(folder, int(how["nodes"]), settings) as nodes:
                 figures: Figures = asyncio.run(scenario(folder, nodes))
         except (ProcessFailed, RaftschedError) as error:
             click.echo(f"raftsched bench: {error}", err=True)

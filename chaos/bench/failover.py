@@ -1,30 +1,35 @@
-"""The leader is killed (-9) under load, again and again: how long until work goes on?
+"""The leader is lost under load, again and again: how long until work goes on?
 
-Two figures for each kill: from the kill to the first run that begins after it, and until the
-rate of the second before the kill is reached again over 100 ms.
+It is killed (-9), or stopped (SIGSTOP: nothing breaks, nobody answers), or cut off from the other
+nodes while its workers still reach it. Two figures for each: from then to the first run that begins
+after it, and until the rate of the second before it is reached again over 100 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 from ...client import AsyncClient
 from ...client.errors import RaftschedError
-from ...cluster.local.nodes import NodeProcesses
+from ...cluster.local.nodes import PROGRAM, NodeProcess, NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
 from ..percentile import percentile
+from ..real.wiring import Proxies
 from .crew import Crew
 from .herd import import_all, warm_up
 from .steady import Steady, requests_of
 
 SETTLE_S = 2.0  # Between the return of the killed node and the next kill.
 DOWN_S = 0.5  # Between a kill and the start of the killed node.
+AWAY_S = 2.0  # As long a stopped node stands still, or one that is cut off stays so.
 RETURN_S = 5.0  # A killed node needs no longer to be back, or the load ends too early.
 WINDOW_S = 0.1
 
@@ -36,6 +41,7 @@ class Failover:
     kills: int = 50
     rate: float = 500.0
     workers: int = 2
+    how: Literal["kill", "stop", "cut"] = "kill"
 
 
 async def leader_of(nodes: NodeProcesses, client: AsyncClient) -> str:
@@ -51,7 +57,66 @@ async def leader_of(nodes: NodeProcesses, client: AsyncClient) -> str:
     raise ProcessFailed("no leader was found within 10 s")
 
 
-async def run(folder: Path, nodes: NodeProcesses, failover: Failover) -> dict[str, float | int]:
+class Blows:
+    """What is done to a leader, and undone."""
+
+    def __init__(self, nodes: NodeProcesses, how: str, links: Proxies | None) -> None:
+        self.nodes, self.how, self.links = nodes, how, links
+
+    async def strike(self, node: NodeProcess) -> None:
+        """Returns when it is a follower again, or may be."""
+        if self.how == "kill":
+            node.kill()
+            await asyncio.sleep(DOWN_S)
+            node.start()
+        elif self.how == "stop":
+            node.pause()
+            await asyncio.sleep(AWAY_S)
+            node.resume()
+        elif self.links is not None:
+            others = [name for name in self.nodes.names if name != node.name]
+            pairs = [pair for one in others for pair in ((node.name, one), (one, node.name))]
+            await self.links.tell("cut", pairs=pairs)
+            await asyncio.sleep(AWAY_S)
+            await self.links.tell("heal")
+        await asyncio.to_thread(self.nodes.wait_ready)
+
+
+@contextmanager
+def behind(
+    links: Proxies, folder: Path, count: int, settings: Sequence[str] = ()
+) -> Iterator[NodeProcesses]:
+    """Nodes that find each other through links; `run` starts both."""
+    nodes = links.nodes(folder, count, settings, lambda name: PROGRAM)
+    try:
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+@asynccontextmanager
+async def started(nodes: NodeProcesses, links: Proxies | None) -> AsyncIterator[None]:
+    if links is None:
+        yield
+        return
+    await links.start()
+    try:
+        await asyncio.to_thread(nodes.start)
+        yield
+    finally:
+        await links.close()
+
+
+async def run(
+    folder: Path, nodes: NodeProcesses, failover: Failover, links: Proxies | None = None
+) -> dict[str, float | int]:
+    async with started(nodes, links):
+        return await _run(folder, nodes, failover, Blows(nodes, failover.how, links))
+
+
+async def _run(
+    folder: Path, nodes: NodeProcesses, failover: Failover, blows: Blows
+) -> dict[str, float | int]:
     crew = Crew(folder, nodes.endpoints, failover.workers, slots=1_000, lateness=True)
     crew.start()
     kills: list[float] = []
@@ -65,10 +130,7 @@ async def run(folder: Path, nodes: NodeProcesses, failover: Failover) -> dict[st
         for _ in range(failover.kills):
             node = nodes[await leader_of(nodes, client)]
             kills.append(time.time())
-            node.kill()
-            await asyncio.sleep(DOWN_S)
-            node.start()
-            await asyncio.to_thread(nodes.wait_ready)
+            await blows.strike(node)
             await asyncio.sleep(SETTLE_S)
         await asyncio.sleep(1.0)
     crew.stop()
