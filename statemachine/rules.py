@@ -10,6 +10,7 @@ from ..proto.v1 import (
     alert_pb2,
     calendar_pb2,
     dead_letter_pb2,
+    identity_pb2,
     job_pb2,
     namespace_pb2,
     queue_pb2,
@@ -55,7 +56,7 @@ from .model.request import (
 )
 from .runs import attempts, grants, leases, reports, set_aside
 from .selfcheck import verify
-from .tenants import access, calendars, namespaces, own_alerts, queues
+from .tenants import access, calendars, namespaces, own_alerts, providers, queues
 
 Rule = Callable[[Any, Any, str], object]
 
@@ -116,4 +117,6 @@ RULES: dict[type, Rule] = {
     alert_pb2.PutAlertRequest: alerts.put,
     alert_pb2.DeleteAlertRequest: alerts.delete,
     access_pb2.RevokeAccessTokenRequest: access.revoke,
+    identity_pb2.PutIdentityProviderRequest: providers.put,
+    identity_pb2.DeleteIdentityProviderRequest: providers.delete,
 }

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .cluster import AsyncAccess, AsyncAlerts, AsyncCluster, AsyncWorkers
     from .dead import AsyncDeadLetters, AsyncFlows
     from .events import AsyncEvents
+    from .identity import AsyncIdentityProviders
     from .jobs import AsyncJobs
     from .runs import AsyncRuns
     from .settings import AsyncCalendars, AsyncNamespaces, AsyncQueues
@@ -97,6 +98,13 @@ class AsyncServices:
         from .cluster import AsyncAccess
 
         return AsyncAccess(self._self())
+
+    @cached_property
+    def identity(self) -> AsyncIdentityProviders:
+        """Who vouches for callers beside the access tokens."""
+        from .identity import AsyncIdentityProviders
+
+        return AsyncIdentityProviders(self._self())
 
     @cached_property
     def alerts(self) -> AsyncAlerts:

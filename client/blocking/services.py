@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .cluster import Access, Alerts, Cluster, Workers
     from .dead import DeadLetters, Flows
     from .events import Events
+    from .identity import IdentityProviders
     from .jobs import Jobs
     from .runs import Runs
     from .settings import Calendars, Namespaces, Queues
@@ -98,6 +99,13 @@ class Services:
         from .cluster import Access
 
         return Access(self._self())
+
+    @cached_property
+    def identity(self) -> IdentityProviders:
+        """Who vouches for callers beside the access tokens."""
+        from .identity import IdentityProviders
+
+        return IdentityProviders(self._self())
 
     @cached_property
     def alerts(self) -> Alerts:

@@ -33,6 +33,7 @@ COMMANDS = {
     "namespace": Entry(".namespace:namespace", "Namespaces: the tenants and their quotas."),
     "token": Entry(".token:token", "Access tokens: who may do what."),
     "whoami": Entry(".whoami:whoami", "Who you are to the cluster, and what you may do."),
+    "identity": Entry(".identity:identity", "Identity providers: who else vouches for callers."),
     "worker": Entry(".worker:worker", "Workers: list, drain, run one."),
     "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
     "top": Entry(".top:top", "The cluster at a glance, drawn again each second."),

@@ -311,6 +311,15 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("PAYLOADS", lambda one: "yes" if one.see_payloads else ""),
         when("CREATED", "create_time", wide=True),
     ),
+    "IdentityProvider": (
+        text("NAME", "name"),
+        made("ISSUES", lambda one: "tokens" if one.HasField("jwt") else "certificates"),
+        made("ISSUER", lambda one: one.jwt.issuer),
+        made("AUDIENCES", lambda one: few(one.jwt.audiences, 3)),
+        made("RULES", lambda one: str(len(one.rules))),
+        when("CREATED", "create_time", wide=True),
+        text("ETAG", "etag", wide=True),
+    ),
     "LedgerEntry": (
         when("SCHEDULED", "scheduled_time"),
         Column("TO", _stretch),

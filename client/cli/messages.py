@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...proto.v1 import dead_letter_pb2 as dead_letter_pb2
     from ...proto.v1 import event_pb2 as event_pb2
     from ...proto.v1 import flow_pb2 as flow_pb2
+    from ...proto.v1 import identity_pb2 as identity_pb2
     from ...proto.v1 import job_pb2 as job_pb2
     from ...proto.v1 import namespace_pb2 as namespace_pb2
     from ...proto.v1 import options_pb2 as options_pb2

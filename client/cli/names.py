@@ -119,6 +119,12 @@ def _tokens(namespace: str, begin: str) -> tuple[Message, str]:
     return access_pb2.ListAccessTokensRequest(page_size=1000), "access_tokens"
 
 
+def _providers(namespace: str, begin: str) -> tuple[Message, str]:
+    from .messages import identity_pb2
+
+    return identity_pb2.ListIdentityProvidersRequest(page_size=1000), "identity_providers"
+
+
 JOB = Name("job", _jobs)
 RUN = Name("run", _runs)
 DEAD = Name("run", _dead)
@@ -130,3 +136,4 @@ NAMESPACE = Name("namespace", _namespaces)
 NODE = Name("node", _nodes)
 ALERT = Name("alert", _alerts)
 TOKEN = Name("token", _tokens)
+PROVIDER = Name("provider", _providers)

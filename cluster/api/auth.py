@@ -1,4 +1,5 @@
-"""Who calls, and what they may do: access tokens, looked up by the hash of their secret.
+"""Who calls, and what they may do: access tokens, looked up by the hash of their secret, and those
+for whom an identity provider vouches (identities.py).
 
 Where `tokens` is on, nobody may call before the first one was made, which takes the secret from a
 node's folder (bootstrap_token.py). Elsewhere a cluster without tokens takes everybody for an admin.
@@ -10,19 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from ...proto.contract import Method, Named, Role, Scope, allows, methods, named
+from ...proto.contract import Method, Named, Role, Scope, allows, named
 from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.calls import filtered
 from ...statemachine.core.rejection import Reason, Refused
-from ...statemachine.model.request import CreateToken, TokenCreated
 from ...statemachine.runs import reports
 from ...statemachine.tenants import access, namespaces
 from ..node import refusals
@@ -30,7 +28,10 @@ from ..node.bootstrap_token import BOOTSTRAP, digest, first_secret
 from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
 from ..node.hello import check
 from .call import Call
+from .certificates import HEADER, claims_of, sealed
+from .failures import Failures
 from .foreign_runs import is_foreign
+from .identities import Identities, VouchedCaller, is_jwt
 from .node_port import NodePort
 from .places import number_of
 from .worker_names import name_of
@@ -41,7 +42,6 @@ WorkerHello = worker_pb2.WorkerHello
 JUDGED_ALONE = worker_pb2.HeartbeatRequest | worker_pb2.ReportResultsRequest
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
-SECRET_BYTES = 32
 CREATE = "AccessService/CreateAccessToken"
 BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
 # The place that is no namespace: the whole cluster. No name holds such a sign.
@@ -66,43 +66,28 @@ USED = (
     "secret, or ask an admin for a token of your own (raftsched token create)"
 )
 REVOKED = (
-    "the access token of this call was revoked or has expired while it lasted, or it showed none "
-    "and one is needed now; ask an admin for a new one"
+    "the access token of this call was revoked or has expired while it lasted, or its identity "
+    "provider vouches for it no more, or it showed none and one is needed now; ask for a new one"
 )
 CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
 CATCH_UP_LOOK_S = 0.01
 STRANGER_S = 0.1
+PROVIDERS_S = 1.0  # Between two looks at what keys are wanted.
 WAITING_MAX = 500
-ADDRESSES_MAX = 10_000
-
-
-class Failures:
-    """Calls without a valid token, by address: so many a second are looked at."""
-
-    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.rate, self.clock = rate, clock
-        # What each address may still do, and since when. The one that failed longest ago is first.
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allow(self, address: str) -> bool:
-        now = self.clock()
-        left, since = self._left.pop(address, (float(self.rate), now))
-        left = min(float(self.rate), left + (now - since) * self.rate)
-        allowed = left >= 1
-        self._left[address] = (left - 1 if allowed else left, now)
-        if len(self._left) > ADDRESSES_MAX:
-            self._left.popitem(last=False)
-        return allowed
 
 
 class AccessCheck:
     """See the head of this file."""
 
-    def __init__(self, node: NodePort, failures: int = 100) -> None:
+    def __init__(
+        self, node: NodePort, failures: int = 100, identities: Identities | None = None
+    ) -> None:
         self.node = node
+        self.identities = identities or Identities(lambda: node.replica.store, self._now_ms)
         # Whether there are tokens, and the revision at which this was so.
         self._closed = (-1, False)
         self.failures = Failures(failures)
+        self._next_look = 0.0
         # Calls that wait for this node's state, or for a refusal.
         self._waiting = 0
 
@@ -115,11 +100,55 @@ class AccessCheck:
         secret = bearer(call)
         if secret is not None:
             call.digest = digest(secret)
+            if is_jwt(secret):
+                return self._identify_vouched(call, secret)
             token = self._find(call)
             if token is not None:
                 self._know(call, token)
                 return None
+        elif (identity := self._certified(call)) is not None:
+            self._know_identity(call, identity)
+            return None
         return self._identify_late(call, secret)
+
+    def _identify_vouched(self, call: Call, secret: str) -> Awaitable[None] | None:
+        """The same for a token that an identity provider has issued."""
+        identity = self.identities.known(call.digest)
+        if identity is None:
+            return self._verify(call, secret)
+        self._know_identity(call, identity)
+        return None
+
+    async def _verify(self, call: Call, secret: str) -> None:
+        """What is refused on a follower is looked at again when that knows what the leader does:
+        the provider may be a moment old."""
+        try:
+            identity = await self.identities.verify(secret, call.digest)
+        except Refused as refusal:
+            if self.node.leads:
+                raise await self._stranger(call, refusal) from None
+            await self._catch_up(call)
+            try:
+                identity = await self.identities.verify(secret, call.digest)
+            except Refused as again:
+                raise await self._stranger(call, again) from None
+        self._know_identity(call, identity)
+
+    def _certified(self, call: Call) -> VouchedCaller | None:
+        """Who calls by a certificate alone: with a token as well the call is that of the token."""
+        if self.identities.of_certificates() is None:
+            return None
+        claims = claims_of(call, self.node.forward_keys)
+        identity = self.identities.of_certificate(claims)
+        if identity is not None and not self.node.leads:
+            seal = sealed(claims, call.method.path, self.node.forward_keys[self.node.name])
+            call.vouched = ((HEADER, seal),)
+        return identity
+
+    def _know_identity(self, call: Call, identity: VouchedCaller) -> None:
+        call.identity = identity
+        call.digest = call.digest or digest(identity.token.name)
+        self._know(call, identity.token)
 
     async def _identify_late(self, call: Call, secret: str | None) -> None:
         """The same for a secret that this node does not know, or none."""
@@ -167,6 +196,10 @@ class AccessCheck:
         """Refuse whoever began a call that lasts with a token that is valid no more, or, before
         there were tokens, without one."""
         if not self._is_closed():
+            return
+        if call.identity is not None:
+            if not self.identities.holds(call.identity):
+                raise unauthenticated(REVOKED)
             return
         if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:
             raise unauthenticated(REVOKED)
@@ -307,48 +340,11 @@ class AccessCheck:
     def _now_ms(self) -> int:
         return self.node.sessions.wall_ms()
 
-    # The calls.
-
-    async def who_am_i(self, call: Call, request: access_pb2.WhoAmIRequest) -> access_pb2.Caller:
-        """Who calls, and what is open to them. Whoever comes here is known, or need not be."""
-        token = call.token
-        if token is None:
-            kind = access_pb2.Caller.KIND_ANONYMOUS
-            return access_pb2.Caller(
-                kind=kind, grants=[grant(Role.ROLE_ADMIN, "")], see_payloads=True
-            )
-        caller = access_pb2.Caller(
-            kind=access_pb2.Caller.KIND_TOKEN, name=token.name, see_payloads=not call.hides,
-            grants=[grant(token.role, token.namespace)],
-        )  # fmt: skip
-        if token.HasField("expire_time"):
-            caller.expire_time.CopyFrom(token.expire_time)
-        return caller
-
-    async def create(
-        self, call: Call, request: access_pb2.CreateAccessTokenRequest
-    ) -> access_pb2.CreateAccessTokenResponse:
-        """Make a token; its secret is in this answer and nowhere else."""
-        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-        shown = bearer(call)
-        derived = call.first and bool(shown) and bool(request.request_id)
-        if derived and shown:
-            secret = first_secret(shown, request.request_id, PREFIX)
-        order = CreateToken(request, digest(secret), first=call.first or not call.digest)
-        made = cast(TokenCreated, await self.node.ask(order, call.actor, call.timeout()))
-        if (made.new or derived) and not request.validate_only:
-            made.answer.secret = secret
-        return made.answer
-
-
-def grant(role: options_pb2.Role.ValueType, namespace: str) -> access_pb2.Caller.Grant:
-    """What a role opens in a namespace, or, where none is named, in all of them."""
-    calls = sorted(
-        method.name
-        for method in methods()
-        if allows(role, method.needs) and not (namespace and method.scope == Scope.SCOPE_ALL)
-    )
-    return access_pb2.Caller.Grant(namespace=namespace, role=role, calls=calls)
+    def look(self, now: float) -> None:
+        """Have the keys of identity providers. To be called often."""
+        if now >= self._next_look:
+            self._next_look = now + PROVIDERS_S
+            self.identities.keep()
 
 
 def bearer(call: Call) -> str | None:

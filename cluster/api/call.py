@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from ...proto.contract import Method
 from ...proto.v1 import access_pb2
 from ...statemachine.core.rejection import Rejection
+
+if TYPE_CHECKING:
+    from .identities import VouchedCaller
 
 Context = grpc.aio.ServicerContext[Any, Any]
 TIMEOUT_S = 30.0  # For callers that do not say how long they wait.
@@ -22,7 +25,7 @@ MARGIN_SHARE = 0.1
 LAST_LOOK_S = 1.0
 LAST_LOOK_SHARE = 0.25
 # Metadata that belong to one connection.
-OWN = frozenset({"user-agent", "te", "content-type"})
+OWN = frozenset({"user-agent", "te", "content-type", "raftsched-certificate"})
 OWN_PREFIXES = ("grpc-", ":")
 
 
@@ -39,6 +42,7 @@ class Call:
         "ending",
         "first",
         "hides",
+        "identity",
         "is_stranger",
         "margin",
         "metadata",
@@ -48,6 +52,7 @@ class Call:
         "seconds",
         "token",
         "until",
+        "vouched",
     )
 
     def __init__(self, method: Method, context: Context, *, stream: bool = False) -> None:
@@ -71,6 +76,9 @@ class Call:
         self.namespace = ""
         # Of the secret that the caller has shown; empty as long as nobody needs one.
         self.digest = b""
+        # Of whom an identity provider vouches for, and what a follower says of it to the leader.
+        self.identity: VouchedCaller | None = None
+        self.vouched: tuple[tuple[str, str], ...] = ()
         # The caller may make the first access token, and do nothing else.
         self.first = False
         # The caller may not see payloads.
@@ -114,4 +122,4 @@ class Call:
             (key, value)
             for key, value in self.metadata.items()
             if key not in OWN and not key.startswith(OWN_PREFIXES)
-        ]
+        ] + [*self.vouched]

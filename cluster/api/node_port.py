@@ -81,6 +81,10 @@ class NodePort(Protocol):
         """Where such a secret is found."""
 
     @property
+    def forward_keys(self) -> Mapping[str, bytes]:
+        """By node: under which key it tells a leader who has called it by a certificate."""
+
+    @property
     def leader_address(self) -> str:
         """Where clients reach the leader; empty when none is known."""
 

@@ -25,6 +25,7 @@ from ...statemachine.rules import RULES
 from ..node.event_feed import EventFeed
 from ..node.limits import CallerLimits
 from ..node.node import Node as RealNode
+from .access_calls import AccessCalls
 from .admin import ClusterCalls
 from .auth import AccessCheck
 from .backup_calls import BackupCalls
@@ -129,8 +130,7 @@ class Server:
         own: dict[str, OwnCall] = {
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
-            "AccessService/CreateAccessToken": self._access.create,
-            "AccessService/WhoAmI": self._access.who_am_i,
+            **AccessCalls(node).calls(),
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }
@@ -225,6 +225,7 @@ class Server:
             self.calls.bodies.look(self._leadership.clock())
             self._health.look(loop.time())
             self._unread.look(loop.time())
+            self._access.look(loop.time())
             self._strangers.turn()
             self._tell_health()
             await asyncio.sleep(LOOK_S)
@@ -269,6 +270,7 @@ class Server:
             await asyncio.gather(self._looking, return_exceptions=True)
         self.feed.close()
         self._waits.close()
+        self._access.identities.close()
         self._cluster.verifier.close()
         await self._peers.close()
 

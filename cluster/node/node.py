@@ -242,23 +242,23 @@ class Node:
         return self._whereabouts.client_address(name)
 
     def on_leader_change(self, listener: Callable[[], None]) -> None:
-        """Have a listener called on the loop whenever another node may lead, or be found
-        elsewhere."""
         self._whereabouts.on_change(listener)
 
     def knows(self, level: int) -> bool:
-        """No member is known to be of a version before that feature level."""
         return self.directory.knows(level, self.consensus.members)
 
     @property
     def needs_token(self) -> bool:
-        """Somebody of the cluster was told to let nobody in without an access token."""
         return self.spec.tokens or self.directory.any_bootstrap
 
     @property
     def bootstraps(self) -> frozenset[bytes]:
         """Hashes of the secrets that make the first access token."""
         return frozenset({self.bootstrap.digest, *self.directory.bootstraps()} - {b""})
+
+    @property
+    def forward_keys(self) -> dict[str, bytes]:
+        return self.directory.forward_keys()
 
     @property
     def bootstrap_file(self) -> str:

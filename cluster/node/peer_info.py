@@ -8,6 +8,7 @@ majority finds out and serves no longer.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version as version_of
@@ -22,7 +23,7 @@ from .applier import Applied
 logger = logging.getLogger(__name__)
 
 # 2: the time of the state may be set back. 3: a worker is known by its tenant as well. 4: a backup
-# may take the place of the state.
+# may take the place of the state, and identity providers.
 FEATURE_LEVEL = 4
 FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
@@ -46,6 +47,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     workers: int = 0
     # SHA-256 of the secret that makes the first access token; empty where there is none.
     bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    # A key under which it tells a leader who has called it by a certificate.
+    forward_key: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     # What it computes with; empty from releases that did not say. See build.py.
     build: str = ""
     croniter: str = ""
@@ -68,6 +71,8 @@ class PeerDirectory:
     ) -> None:
         self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
         self.peer_infos: dict[str, NodeInfo] = {}
+        # This one's: another one with each start.
+        self.forward_key = secrets.token_bytes(32)
         # Some of them have a secret for the first access token: asked for at each call.
         self.any_bootstrap = False
         # What this node says of the backup that is on its way.
@@ -98,7 +103,8 @@ class PeerDirectory:
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
-                bootstrap=bootstrap.hex(), build=build.build(), croniter=build.croniter(),
+                bootstrap=bootstrap.hex(), forward_key=self.forward_key.hex(),
+                build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
                 zones_in_use=tuple(zones_in_use), stage=self.stage,
             )
@@ -159,6 +165,12 @@ class PeerDirectory:
     def bootstraps(self) -> Iterator[bytes]:
         """Hashes of the secrets that make the first access token, empty ones too."""
         return (bytes.fromhex(info.bootstrap) for info in self.peer_infos.values())
+
+    def forward_keys(self) -> dict[str, bytes]:
+        """By node: this one's, and those of all that have told theirs."""
+        infos = self.peer_infos.items()
+        others = {name: bytes.fromhex(info.forward_key) for name, info in infos if info.forward_key}
+        return {**others, self.name: self.forward_key}
 
     def knows(self, level: int, names: Iterable[str]) -> bool:
         """None of these is known to be of a version before that feature level."""

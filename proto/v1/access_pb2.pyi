@@ -144,6 +144,10 @@ class Caller(_message.Message):
         """Not at all: there are no access tokens yet, and everybody is taken for an admin."""
         KIND_TOKEN: Caller._Kind.ValueType  # 2
         """By an access token."""
+        KIND_JWT: Caller._Kind.ValueType  # 3
+        """By a JSON Web Token of an identity provider."""
+        KIND_CERTIFICATE: Caller._Kind.ValueType  # 4
+        """By a certificate."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """How callers show who they are."""
@@ -154,6 +158,10 @@ class Caller(_message.Message):
     """Not at all: there are no access tokens yet, and everybody is taken for an admin."""
     KIND_TOKEN: Caller.Kind.ValueType  # 2
     """By an access token."""
+    KIND_JWT: Caller.Kind.ValueType  # 3
+    """By a JSON Web Token of an identity provider."""
+    KIND_CERTIFICATE: Caller.Kind.ValueType  # 4
+    """By a certificate."""
 
     @_typing.final
     class Grant(_message.Message):
@@ -193,7 +201,9 @@ class Caller(_message.Message):
     SEE_PAYLOADS_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """As the audit log names them: for a token its name. Empty: nobody knows."""
+    """As the audit log names them: for a token its name, for a JSON Web Token "issuer#subject", for
+    a certificate "certificate:" and its first name. Empty: nobody knows.
+    """
     kind: Global___Caller.Kind.ValueType
     """How they showed who they are."""
     see_payloads: _builtins.bool

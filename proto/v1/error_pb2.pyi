@@ -83,6 +83,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """There is no such node in the cluster. Metadata: `node`."""
     ERROR_REASON_OCCURRENCE_NOT_FOUND: _ErrorReason.ValueType  # 31
     """The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
+    ERROR_REASON_IDENTITY_PROVIDER_NOT_FOUND: _ErrorReason.ValueType  # 34
+    """There is no such identity provider. Metadata: `identity_provider`."""
     ERROR_REASON_JOB_EXISTS: _ErrorReason.ValueType  # 40
     """A job of that name exists. Metadata: `namespace`, `job`."""
     ERROR_REASON_NAME_EXISTS: _ErrorReason.ValueType  # 41
@@ -180,6 +182,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
     one, with the secret in the folder of a node. Metadata: `file`.
     """
+    ERROR_REASON_IDENTITY_UNAVAILABLE: _ErrorReason.ValueType  # 126
+    """The caller's token cannot be verified now, as the keys of its issuer cannot be had."""
     ERROR_REASON_RULE_FAILED: _ErrorReason.ValueType  # 125
     """Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
     ERROR_REASON_REQUEST_MALFORMED: _ErrorReason.ValueType  # 140
@@ -269,6 +273,8 @@ ERROR_REASON_NODE_NOT_FOUND: ErrorReason.ValueType  # 30
 """There is no such node in the cluster. Metadata: `node`."""
 ERROR_REASON_OCCURRENCE_NOT_FOUND: ErrorReason.ValueType  # 31
 """The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
+ERROR_REASON_IDENTITY_PROVIDER_NOT_FOUND: ErrorReason.ValueType  # 34
+"""There is no such identity provider. Metadata: `identity_provider`."""
 ERROR_REASON_JOB_EXISTS: ErrorReason.ValueType  # 40
 """A job of that name exists. Metadata: `namespace`, `job`."""
 ERROR_REASON_NAME_EXISTS: ErrorReason.ValueType  # 41
@@ -366,6 +372,8 @@ ERROR_REASON_NOT_BOOTSTRAPPED: ErrorReason.ValueType  # 124
 """No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
 one, with the secret in the folder of a node. Metadata: `file`.
 """
+ERROR_REASON_IDENTITY_UNAVAILABLE: ErrorReason.ValueType  # 126
+"""The caller's token cannot be verified now, as the keys of its issuer cannot be had."""
 ERROR_REASON_RULE_FAILED: ErrorReason.ValueType  # 125
 """Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason.ValueType  # 140

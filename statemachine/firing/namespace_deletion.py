@@ -12,7 +12,7 @@ from ..core.rejection import Reason, Refused
 from ..model import keys
 from ..model.record import NamespaceDeletionRecord
 from ..model.view import View
-from ..tenants import access, audit_log, namespaces
+from ..tenants import access, audit_log, namespaces, providers
 
 TABLES = (keys.QUEUE, keys.LANE_OF, keys.CALENDAR, keys.ALERT)
 
@@ -35,6 +35,7 @@ def delete(
     view.delete(keys.namespace(name))
     view.namespaces[name] = None
     access.revoke_all(view, name)
+    providers.unbind(view, name)
     _delete_some(view, number)
     audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
     return namespace_pb2.DeleteNamespaceResponse()

@@ -32,6 +32,7 @@ AUDIT = b"A"  # inverted place
 CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
 ACCESS = b"P"  # name of an access token
+PROVIDER = b"V"  # name of an identity provider
 NAMESPACE_DELETION = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occurrence
 STEP = b"f"  # jid and occurrence of the flow, jid of the step
@@ -406,6 +407,10 @@ def alert(number: int, name: str) -> bytes:
 
 def access(name: str) -> bytes:
     return ACCESS + name.encode()
+
+
+def provider(name: str) -> bytes:
+    return PROVIDER + name.encode()
 
 
 def secret(digest: bytes) -> bytes:

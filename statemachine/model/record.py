@@ -25,6 +25,7 @@ from ...proto.v1 import (
     calendar_pb2,
     common_pb2,
     flow_pb2,
+    identity_pb2,
     job_pb2,
     namespace_pb2,
     run_pb2,
@@ -686,6 +687,18 @@ class AccessTokenRecord(Record):
     created_at_ms: int = 0
     # SHA-256 of the secret.
     digest: bytes = b""
+
+
+class IdentityProviderRecord(Record):
+    """Who vouches for callers, and what those may do."""
+
+    # What the user wrote; output-only fields are empty.
+    settings: identity_pb2.IdentityProvider = msgspec.field(
+        default_factory=identity_pb2.IdentityProvider
+    )
+    # See IdentityProvider.etag.
+    version: int = 0
+    created_at_ms: int = 0
 
 
 class FlowRecord(Record):

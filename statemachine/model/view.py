@@ -72,6 +72,7 @@ _SCANNED = {
     keys.CALENDAR: 5,
     keys.ALERT: 5,
     keys.ACCESS: 1,
+    keys.PROVIDER: 1,
     keys.STRETCH: 9,
     keys.QUOTA_WAIT: 5,
 }

@@ -17,6 +17,7 @@ from ...proto.v1 import (
     calendar_pb2,
     dead_letter_pb2,
     flow_pb2,
+    identity_pb2,
     job_pb2,
     namespace_pb2,
     queue_pb2,
@@ -72,6 +73,8 @@ READS: dict[type, Read] = {
     calendar_pb2.ListCalendarsRequest: read_settings.list_calendars,
     access_pb2.ListAuditRecordsRequest: read_settings.list_audit_records,
     access_pb2.ListAccessTokensRequest: read_settings.list_access_tokens,
+    identity_pb2.GetIdentityProviderRequest: read_settings.get_identity_provider,
+    identity_pb2.ListIdentityProvidersRequest: read_settings.list_identity_providers,
     alert_pb2.ListAlertsRequest: read_settings.list_alerts,
 }
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...proto.v1 import access_pb2, alert_pb2, calendar_pb2, common_pb2, namespace_pb2, queue_pb2
+from ...proto.v1 import (
+    access_pb2,
+    alert_pb2,
+    calendar_pb2,
+    common_pb2,
+    identity_pb2,
+    namespace_pb2,
+    queue_pb2,
+)
 from ..calls import alerts
 from ..core import filters, pages
 from ..core.instants import timestamp
@@ -14,13 +22,14 @@ from ..model.record import (
     AlertRecord,
     AuditEntryRecord,
     CalendarRecord,
+    IdentityProviderRecord,
     NamespaceRecord,
     QueueRecord,
     parse,
 )
 from ..model.view import View
 from ..model.workers import Workers, pulling
-from ..tenants import access, calendars, namespaces, queues
+from ..tenants import access, calendars, namespaces, providers, queues
 
 AUDIT_FIELDS = {
     "actor": filters.TEXT, "method": filters.TEXT, "subject": filters.TEXT, "time": filters.INSTANT,
@@ -123,6 +132,27 @@ def list_access_tokens(
     )
     return access_pb2.ListAccessTokensResponse(
         access_tokens=page.items, next_page_token=page.next_token
+    )
+
+
+def get_identity_provider(
+    view: View, request: identity_pb2.GetIdentityProviderRequest, workers: Workers
+) -> identity_pb2.IdentityProvider:
+    return providers.answer(providers.find(view, request.identity_provider))
+
+
+def list_identity_providers(
+    view: View, request: identity_pb2.ListIdentityProvidersRequest, workers: Workers
+) -> identity_pb2.ListIdentityProvidersResponse:
+    paging = pages.read("identity_providers", 0, "", request.page_size, request.page_token)
+    end = keys.after(keys.PROVIDER)
+    found = view.stored.scan(pages.first_behind(paging, keys.PROVIDER, end), end)
+    page = pages.fill(
+        paging, found, pages.key_of,
+        lambda entry: providers.answer(parse(*entry, IdentityProviderRecord)),
+    )  # fmt: skip
+    return identity_pb2.ListIdentityProvidersResponse(
+        identity_providers=page.items, next_page_token=page.next_token
     )
 
 

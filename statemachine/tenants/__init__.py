@@ -9,5 +9,6 @@ Others may use:
 * idempotency: answers to request ids.
 * audit_log: who changed what.
 * access: access tokens.
+* providers: who vouches for callers beside them.
 * own_alerts: the alerts a cluster has from the start.
 """

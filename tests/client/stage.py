@@ -24,7 +24,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from raftsched.cluster.api.auth import grant
+from raftsched.cluster.api.access_calls import grant
 from raftsched.proto.contract import methods, reason
 from raftsched.proto.v1 import (
     access_pb2,

@@ -57,8 +57,9 @@ GRPC_CODES = {
 }  # fmt: skip
 # Words in capitals that are not values of an enum.
 CAPITALS = {
-    "AND", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWT", "LAPSED", "NOT", "OR",
-    "PATCH", "POST", "PUT", "SECRET", "SIGTERM", "TAKEN_OVER", "UNKNOWN", "URI", "UTC", "UUID",
+    "AND", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWK", "JWT", "LAPSED", "NOT",
+    "OR", "PATCH", "POST", "PUT", "SECRET", "SIGTERM", "TAKEN_OVER", "UNKNOWN", "URI", "UTC",
+    "UUID",
 }  # fmt: skip
 NAMES = (
     ("namespace", Named.NAMED_NAMESPACE), ("run", Named.NAMED_RUN), ("worker", Named.NAMED_WORKER),

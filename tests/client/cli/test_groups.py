@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from raftsched.proto.v1 import access_pb2, cluster_pb2, options_pb2, worker_pb2
+from raftsched.proto.v1 import access_pb2, cluster_pb2, identity_pb2, options_pb2, worker_pb2
 
 from ...statemachine.driver import Machine
 from ..stage import Fault, Stage, refusing
@@ -350,6 +350,42 @@ def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
     assert created.stdout == "s3cret\n"
     assert created.stderr == "Access token ci: editor in namespace billing. This is its secret:\n"
     assert listed[1][:3] == ["ci", "editor", "billing"]
+
+
+PROVIDER = """
+name: corp
+jwt: {issuer: https://login.example.org, audiences: [raftsched]}
+rules:
+- claims: [{claim: [groups], values: ["team-*"]}]
+  role: editor
+  namespace: default
+"""
+
+
+def test_an_identity_provider_is_put_from_a_file_and_shown(
+    cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    file = tmp_path / "corp.yaml"
+    file.write_text(PROVIDER)
+    selector = identity_pb2.ClaimSelector(claim=["groups"], values=["team-*"])
+    rule = identity_pb2.BindingRule(
+        claims=[selector], role=options_pb2.ROLE_EDITOR, namespace="default"
+    )
+    issuer = identity_pb2.TokenIssuer(issuer="https://login.example.org", audiences=["raftsched"])
+    made = identity_pb2.IdentityProvider(name="corp", jwt=issuer, rules=[rule])
+    page = identity_pb2.ListIdentityProvidersResponse(identity_providers=[made])
+    stage.nodes[0].faults.extend([saying(made), saying(page), saying(made)])
+    assert cli.ok("identity", "put", "-f", str(file)).stderr.startswith(
+        "Identity provider corp has 1 rule."
+    )
+    listed = cli.rows("identity", "list")
+    assert listed[1][:5] == ["corp", "tokens", "https://login.example.org", "raftsched", "1"]
+    assert "team-*" in cli.ok("identity", "get", "corp", "-o", "yaml").stdout
+    for wrong, why in (("rules: 7", "rules"), ("a: [", "is no YAML"), ("- x", "no fields"),
+                       ("nam: x", "nam")):  # fmt: skip
+        file.write_text(wrong)
+        said = cli("identity", "put", "-f", str(file))
+        assert (said.exit_code, why in said.stderr) == (2, True), said.stderr
 
 
 def test_the_first_token_is_made_with_the_secret_of_a_node(

@@ -89,6 +89,7 @@ class World:
     replica: Applied = field(default_factory=lambda: Applied(MemoryStore()))
     journal: Journal = field(default_factory=Journal)
     leader: FakeNode | None = None
+    nodes: list[FakeNode] = field(default_factory=list)
     term: int = 0
     # Whoever wants to know who leads.
     listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -118,6 +119,7 @@ class FakeNode:
     def __init__(self, name: str, world: World) -> None:
         self.name = name
         self.world = world
+        world.nodes.append(self)
         self.replica = world.replica
         self.driver = Driver(world)
         self.sessions = WorkerSessions(
@@ -176,6 +178,10 @@ class FakeNode:
     @property
     def leads(self) -> bool:
         return self.leader.leading
+
+    @property
+    def forward_keys(self) -> dict[str, bytes]:
+        return {node.name: node.name.encode() * 32 for node in self.world.nodes}
 
     def knows(self, level: int) -> bool:
         return all(each >= level for each in self.levels.values())

@@ -14,11 +14,13 @@ from raftsched.chaos.real.hostile import http2
 from raftsched.client import AsyncClient
 from raftsched.cluster.api import auth as access_module
 from raftsched.cluster.api import body, events, strangers, unread, worker_streams
+from raftsched.cluster.api import failures as failures_module
 from raftsched.cluster.api import refused as refused_calls
-from raftsched.cluster.api.auth import AccessCheck, Failures, Token
+from raftsched.cluster.api.auth import AccessCheck, Token
 from raftsched.cluster.api.body import Bodies
 from raftsched.cluster.api.call import Call
 from raftsched.cluster.api.caller_limits import ANSWERED_BYTES
+from raftsched.cluster.api.failures import Failures
 from raftsched.proto.contract import REQUEST_BYTES
 from raftsched.proto.v1 import (
     event_pb2,
@@ -332,7 +334,7 @@ def test_failures_are_counted_by_address_within_bounds(monkeypatch: pytest.Monke
     assert failures.allow("b")
     now[0] += 0.5
     assert [failures.allow("a") for _ in range(2)] == [True, False]
-    monkeypatch.setattr(access_module, "ADDRESSES_MAX", 10)
+    monkeypatch.setattr(failures_module, "ADDRESSES_MAX", 10)
     for number in range(100):
         failures.allow(str(number))
     assert len(failures._left) == 10
