@@ -54,7 +54,7 @@ class AccessCalls:
         if text and len(text) <= limits.KEY_SET_BYTES and (why := fault_of(text)):
             field = "identity_provider.jwt.static_keys"
             raise Refused.of([Fault(field, Reason.ERROR_REASON_FIELD_INVALID, why)])
-        return await self.node.write(request, call.actor, call.timeout())
+        return await self.node.write(request, call.actor, call.timeout(), call.namespace)
 
     async def who_am_i(self, call: Call, request: access_pb2.WhoAmIRequest) -> access_pb2.Caller:
         """Who calls, and what is open to them. Whoever comes here is known, or need not be."""
@@ -84,7 +84,8 @@ class AccessCalls:
         if derived and shown:
             secret = first_secret(shown, request.request_id, PREFIX)
         order = CreateToken(request, digest(secret), first=call.first or not call.digest)
-        made = cast(TokenCreated, await self.node.ask(order, call.actor, call.timeout()))
+        asked = await self.node.ask(order, call.actor, call.timeout(), call.namespace)
+        made = cast(TokenCreated, asked)
         if (made.new or derived) and not request.validate_only:
             made.answer.secret = secret
         return made.answer

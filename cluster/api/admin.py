@@ -325,7 +325,7 @@ class ClusterCalls:
         after = b""
         while True:
             body = SetTime(request, from_ms, to_ms, after)
-            done = await node.ask(body, call.actor, call.timeout())
+            done = await node.ask(body, call.actor, call.timeout(), call.namespace)
             assert isinstance(done, TimeSet)
             after = done.after
             if not after:

@@ -115,9 +115,12 @@ class NodePort(Protocol):
     def barrier(self, timeout: float) -> Awaitable[None]:
         """Return when all that was acknowledged before is applied here; on the leader only."""
 
-    def write(self, body: Message, actor: str, timeout: float) -> Awaitable[Message]: ...
+    def write(
+        self, body: Message, actor: str, timeout: float, tenant: str = ""
+    ) -> Awaitable[Message]:
+        """`tenant`: the namespace that the caller's access token is for."""
 
-    def ask(self, body: object, actor: str, timeout: float) -> Awaitable[object]:
+    def ask(self, body: object, actor: str, timeout: float, tenant: str = "") -> Awaitable[object]:
         """As `write`, for a request of any kind that the rules know."""
 
     def read(

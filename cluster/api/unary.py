@@ -227,7 +227,7 @@ class Calls:
                 return given
             answer = given
         elif not method.harmless:
-            answer = await node.write(request, call.actor, call.timeout())
+            answer = await node.write(request, call.actor, call.timeout(), call.namespace)
         else:
             options = getattr(request, "read", None)
             if options is not None and (faults := validate.enum(FRESHNESS, options, "consistency")):

@@ -80,7 +80,7 @@ class Verifier:
         """Mend until there is nothing left: some entries are right only after others are."""
         mended = 0
         for _ in range(ROUNDS):
-            reply = await self.node.ask(Repair(REPAIRS), call.actor, call.timeout())
+            reply = await self.node.ask(Repair(REPAIRS), call.actor, call.timeout(), call.namespace)
             part = cast(Repaired, reply).mended
             if not part:
                 break

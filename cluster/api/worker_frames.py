@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import grpc
 
@@ -85,6 +85,16 @@ def within(reports: Iterable[worker_pb2.ProgressReport]) -> None:
                 maximum=limits.CHECKPOINT_BYTES,
                 actual=size,
             )
+
+
+def fitting(taken: Sequence[worker_pb2.Lease]) -> int:
+    """How many leases fit into one answer; one always does."""
+    size = 0
+    for count, lease in enumerate(taken):
+        size += lease.ByteSize() + 8
+        if size > FRAME_MAX and count:
+            return count
+    return len(taken)
 
 
 def required(why: str) -> Refused:

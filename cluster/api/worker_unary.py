@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from ...proto.v1 import worker_pb2
@@ -31,7 +31,7 @@ from .lasting import Lasting
 from .node_port import NodePort
 from .turns import CallTurns
 from .unary import OwnCall
-from .worker_frames import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
+from .worker_frames import WORDS_MAX, fitting, too_many, welcome, within, wrong
 from .worker_names import sessions_of
 
 LEASES_MAX = 1_000
@@ -150,10 +150,10 @@ class WorkerCalls:
     ) -> worker_pb2.LeaseResponse:
         async with self._turns.turn(request.hello.worker):
             if request.request_id:
-                again = await self.node.ask(Again(request), call.actor, call.timeout())
+                again = await self._ask(call, Again(request))
                 if again is not None:
-                    leases_ = cast("list[worker_pb2.Lease]", again)
-                    return await self._answer(call, request, leases_, Poll())
+                    again = cast("list[worker_pb2.Lease]", again)
+                    return await self._answer(call, request, again, Poll())
             return await self._poll(call, request)
 
     async def _poll(self, call: Call, request: worker_pb2.LeaseRequest) -> worker_pb2.LeaseResponse:
@@ -222,8 +222,7 @@ class WorkerCalls:
         count = fitting(taken)
         if count < len(taken):
             # gRPC would refuse an answer that is too large, and nobody would know of the leases.
-            report = Report(request.hello.worker, tuple(given_back(taken[count:])))
-            await self.node.ask(report, call.actor, call.timeout())
+            await self._ask(call, Report(request.hello.worker, tuple(given_back(taken[count:]))))
         answer = worker_pb2.LeaseResponse(
             leases=taken[:count], welcome=welcome(self.node.sessions), drain=poll.drained
         )
@@ -251,8 +250,7 @@ class WorkerCalls:
         notes = tuple(own)
         while notes:
             # A change may have no room for all of them.
-            asked = await self.node.ask(Note(request.worker, notes), call.actor, call.timeout())
-            acks = cast(list[Ack], asked)
+            acks = cast(list[Ack], await self._ask(call, Note(request.worker, notes)))
             for note, ack in zip(notes, acks, strict=False):
                 if ack.reason:
                     stopped[ack.token] = Stop(
@@ -276,17 +274,19 @@ class WorkerCalls:
             session.hear()
         only = places.only_of(self.node, call)
         own, _ = foreign_runs.parted(request.results, only)
-        acks = await self._report(call, request.worker, own)
+        acks = await self._report(call, request.worker, tuple(own))
         return worker_pb2.ReportResultsResponse(acks=foreign_runs.acks(request.results, only, acks))
 
+    def _ask(self, call: Call, body: object) -> Awaitable[object]:
+        return self.node.ask(body, call.actor, call.timeout(), call.namespace)
+
     async def _report(
-        self, call: Call, worker: str, results: Sequence[worker_pb2.Result]
+        self, call: Call, worker: str, results: tuple[worker_pb2.Result, ...]
     ) -> list[Ack]:
         acks: list[Ack] = []
         while len(acks) < len(results):
             # A change that is full takes some of them, and the next one goes on.
-            report = Report(worker, tuple(results[len(acks) :]))
-            acks += cast(list[Ack], await self.node.ask(report, call.actor, call.timeout()))
+            acks += cast(list[Ack], await self._ask(call, Report(worker, results[len(acks) :])))
         return acks
 
     def _stops(self, worker: str, stopped: Mapping[int, Stop]) -> Iterator[Stop]:
@@ -377,16 +377,6 @@ def fits(session: WorkerSession, wanted: filters.Filter) -> bool:
         return session.hello.labels.get(field.removeprefix("labels."), "")
 
     return wanted.fits(value_of)
-
-
-def fitting(taken: Sequence[worker_pb2.Lease]) -> int:
-    """How many leases fit into one answer; one always does."""
-    size = 0
-    for count, lease in enumerate(taken):
-        size += lease.ByteSize() + 8
-        if size > FRAME_MAX and count:
-            return count
-    return len(taken)
 
 
 def given_back(found: Iterable[worker_pb2.Lease]) -> list[worker_pb2.Result]:

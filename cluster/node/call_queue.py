@@ -1,6 +1,7 @@
 """Calls that wait for a change, and bounded.
 
-Callers take turns, each with one call; the calls of one caller are first come first served.
+Callers take turns, each with one call; the calls of one caller are first come first served. The
+places are shared by tenants, whatever callers (access tokens) these have: see TenantRoom.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 from . import refusals
 from .pending import PendingRequest
+from .tenant_room import TenantRoom
 
 CALLS_ITEMS = 3_000  # Jobs in calls that go into a change; creating one costs a third of a run.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
@@ -25,15 +27,19 @@ class CallQueue:
     # The callers who have calls here, in the order of their turns, and the calls of each.
     turns: deque[str] = field(default_factory=deque)
     lines: dict[str, deque[PendingRequest]] = field(default_factory=dict)
-    items: int = 0
-    bytes: int = 0
+    items: TenantRoom = field(default_factory=lambda: TenantRoom(WAITING_ITEMS))
+    bytes: TenantRoom = field(default_factory=lambda: TenantRoom(WAITING_BYTES))
 
-    def check_room(self, name: str, items: int, size: int) -> None:
-        """Refuse a call for which there is no room."""
-        if self.items + items > WAITING_ITEMS or self.bytes + size > WAITING_BYTES:
-            raise refusals.backlog_full(
-                f"{self.items} requests of {self.bytes} bytes wait for {name} already"
-            )
+    def check_room(self, name: str, tenant: str, items: int, size: int) -> None:
+        """Refuse a call for which there is no room, or which its tenant must leave to others."""
+        rooms = (self.items, items, "requests"), (self.bytes, size, "bytes of requests")
+        for room, amount, what in rooms:
+            if not room.has_room(tenant, amount):
+                all_of = f"{room.taken} {what} wait for {name} already"
+                own = f"{room.held(tenant)} {what} of {tenant} wait for {name} already, and a "
+                own += f"tenant may hold as many as it leaves free: of {room.maximum}, "
+                own += f"{room.maximum - room.taken} are free"
+                raise refusals.backlog_full(own if room.held(tenant) and tenant else all_of)
 
     def add(self, call: PendingRequest) -> None:
         line = self.lines.get(call.actor)
@@ -42,16 +48,18 @@ class CallQueue:
             self.turns.append(call.actor)
         else:
             line.append(call)
-        self.items += call.items
-        self.bytes += call.size
+        self._count(call)
+
+    def _count(self, call: PendingRequest) -> None:
+        self.items.take(call.tenant, call.items)
+        self.bytes.take(call.tenant, call.size)
 
     def put_back(self, calls: Sequence[PendingRequest]) -> None:
         """These were taken last and not decided: each comes first among the calls of its caller,
         and their callers, in this order, have the next turns."""
         for call in reversed(calls):
             self.lines.setdefault(call.actor, deque()).appendleft(call)
-            self.items += call.items
-            self.bytes += call.size
+            self._count(call)
         callers = dict.fromkeys(call.actor for call in calls)
         self.turns = deque((*callers, *(each for each in self.turns if each not in callers)))
 
@@ -63,8 +71,8 @@ class CallQueue:
             self.turns.append(caller)
         else:
             del self.lines[caller]
-        self.items -= call.items
-        self.bytes -= call.size
+        self.items.give(call.tenant, call.items)
+        self.bytes.give(call.tenant, call.size)
         return call
 
     def take(self) -> list[PendingRequest]:

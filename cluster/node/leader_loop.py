@@ -151,7 +151,7 @@ class Leader:
 
     def ask(
         self, body: object, actor: str, answer: Callable[[object], None],
-        unknown: Callable[[], None],
+        unknown: Callable[[], None], tenant: str = "",
     ) -> PendingRequest:  # fmt: skip
         """Have a request decided. Exactly one of the two is called, once; or this raises Refused.
 
@@ -161,8 +161,10 @@ class Leader:
             raise refusals.not_leader(self.name, self._leader_address())
         size = body.ByteSize() if isinstance(body, Message) else 0
         items = len(body.jobs) if isinstance(body, job_pb2.ImportJobsRequest) else 1
-        self._next.calls.check_room(self.name, items, size)
-        part = PendingRequest(body, answer, unknown, actor, items, size, asked=True, sure=True)
+        self._next.calls.check_room(self.name, tenant, items, size)
+        part = PendingRequest(
+            body, answer, unknown, actor, tenant, items, size, asked=True, sure=True
+        )
         if isinstance(body, importing.DIVIDED):
             importing.divide(part, self._go_on)
         self._next.calls.add(part)

@@ -292,15 +292,16 @@ class Node:
         if self.consensus.is_bereft:
             raise refusals.state_lost(self.name)
 
-    def write(self, body: Message, actor: str, timeout: float) -> Awaitable[Message]:
-        """Have a call decided, replicated and applied. Raises Refused. No coroutine of its own,
-        since each call would pay for it: the rules answer a message with one."""
-        return cast("Awaitable[Message]", self.ask(body, actor, timeout))
+    def write(
+        self, body: Message, actor: str, timeout: float, tenant: str = ""
+    ) -> Awaitable[Message]:
+        """Have a call decided, replicated and applied. Raises Refused. No coroutine: it costs."""
+        return cast("Awaitable[Message]", self.ask(body, actor, timeout, tenant))
 
-    def ask(self, body: object, actor: str, timeout: float) -> Awaitable[object]:
+    def ask(self, body: object, actor: str, timeout: float, tenant: str = "") -> Awaitable[object]:
         """As `write`, for a request of any kind that the rules know."""
         self.check_serving()
-        return self._writes.ask(body, actor, timeout)
+        return self._writes.ask(body, actor, timeout, tenant)
 
     def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,

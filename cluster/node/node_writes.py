@@ -18,7 +18,7 @@ class NodeWrites:
         self._leader, self._zones, self._now_ms = leader, zones, now_ms
         self._name = leader.name
 
-    async def ask(self, body: object, actor: str, timeout: float) -> object:
+    async def ask(self, body: object, actor: str, timeout: float, tenant: str = "") -> object:
         """Have a request decided, of any kind that the rules know. Raises Refused."""
         if unseen := self._zones.unseen(body):
             try:
@@ -40,7 +40,7 @@ class NodeWrites:
             pending.withdrawn = not future.done()
             answer(refusals.commit_timeout(timeout).rejection)
 
-        pending = self._leader.ask(body, actor, answer, unknown)
+        pending = self._leader.ask(body, actor, answer, unknown, tenant)
         # Half of what `asyncio.timeout` costs each call.
         timer = loop.call_later(timeout, late)
         try:

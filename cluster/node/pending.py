@@ -16,6 +16,8 @@ class PendingRequest:
     # The outcome is not known: leadership went away in between.
     unknown: Callable[[], None]
     actor: str = ""
+    # Whose it is: the namespace that its caller's access token is for, or nobody's in particular.
+    tenant: str = ""
     # About how much it adds to a change.
     items: int = 1
     size: int = 0

@@ -7,7 +7,7 @@ each a full period before it calls anybody dead.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 from ...proto.v1 import worker_pb2
@@ -25,11 +25,11 @@ from .hello import take_held
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
 from .refusals import backlog_full, session_lapsed, session_taken_over
+from .tenant_room import TenantRoom
 from .worker_session import REPORTS, WorkerSession, kind_of_worker
 from .worker_sink import NULL_SINK, WorkerSink
 
 SESSIONS_MAX = 20_000
-SESSIONS_OF_ONE = 10_000  # Of the workers of one tenant, so that those of others find room.
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 
 
@@ -52,8 +52,7 @@ class WorkerSessions:
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, WorkerSession] = {}
-        # How many there are of each tenant.
-        self._by_owner = Counter[str]()
+        self.room = TenantRoom(SESSIONS_MAX)
         # The one that was silent for longest is first.
         self._heard: OrderedDict[WorkerSession, None] = OrderedDict()
         # Those that have said something that waits for a change.
@@ -217,7 +216,7 @@ class WorkerSessions:
         for session in self.by_worker.values():
             session.sink.redirect(leader, reason)
         self.by_worker.clear()
-        self._by_owner.clear()
+        self.room.clear()
         self._heard.clear()
         self._reporting.clear()
         self._hellos.clear()
@@ -244,21 +243,24 @@ class WorkerSessions:
         ]
 
     def _need_room(self, owner: str) -> None:
-        if len(self.by_worker) >= SESSIONS_MAX:
-            raise backlog_full(f"{SESSIONS_MAX} workers are connected already")
-        if owner and self._by_owner[owner] >= SESSIONS_OF_ONE:
-            raise backlog_full(f"{SESSIONS_OF_ONE} workers of {owner} are connected already")
+        room = self.room
+        if room.has_room(owner):
+            return
+        free = room.maximum - room.taken
+        if not owner or free <= 0:
+            raise backlog_full(f"{room.taken} workers are connected already")
+        raise backlog_full(
+            f"{room.held(owner)} workers of {owner} are connected already and {free} places are "
+            f"free of {room.maximum}; a tenant may hold as many as it leaves free"
+        )
 
     def _add(self, session: WorkerSession) -> None:
         self.by_worker[session.worker] = session
-        self._by_owner[keys.owner_of(session.worker)] += 1
+        self.room.take(keys.owner_of(session.worker))
 
     def _remove(self, session: WorkerSession) -> None:
         del self.by_worker[session.worker]
-        owner = keys.owner_of(session.worker)
-        self._by_owner[owner] -= 1
-        if not self._by_owner[owner]:
-            del self._by_owner[owner]
+        self.room.give(keys.owner_of(session.worker))
 
     def _resume(self, session: WorkerSession, request: Resume) -> PendingRequest:
         def answer(resumed: object) -> None:

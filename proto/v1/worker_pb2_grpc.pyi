@@ -99,9 +99,9 @@ class WorkerServiceStub:
     there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
     read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
     over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
-    does not read, or 20,000 others are there, or 10,000 under access tokens for the same
-    namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
-    for).
+    does not read, or 20,000 others are there, or under access tokens for the same namespace more
+    than are free: at most 10,000), NODE_LIMIT (more than 1,000 words on this stream about runs
+    that the token is not for).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -215,9 +215,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
     read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
     over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
-    does not read, or 20,000 others are there, or 10,000 under access tokens for the same
-    namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
-    for).
+    does not read, or 20,000 others are there, or under access tokens for the same namespace more
+    than are free: at most 10,000), NODE_LIMIT (more than 1,000 words on this stream about runs
+    that the token is not for).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -334,9 +334,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
         read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
         over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
-        does not read, or 20,000 others are there, or 10,000 under access tokens for the same
-        namespace), NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not
-        for).
+        does not read, or 20,000 others are there, or under access tokens for the same namespace more
+        than are free: at most 10,000), NODE_LIMIT (more than 1,000 words on this stream about runs
+        that the token is not for).
         """
 
     @_abc_1.abstractmethod

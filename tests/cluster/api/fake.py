@@ -225,10 +225,10 @@ class FakeNode:
         if self.draining:
             raise refusals.draining(self.name, "" if self.leads else self.leader_address)
 
-    async def write(self, body: Message, actor: str, timeout: float) -> Message:
-        return cast(Message, await self.ask(body, actor, timeout))
+    async def write(self, body: Message, actor: str, timeout: float, tenant: str = "") -> Message:
+        return cast(Message, await self.ask(body, actor, timeout, tenant))
 
-    async def ask(self, body: object, actor: str, timeout: float) -> object:
+    async def ask(self, body: object, actor: str, timeout: float, tenant: str = "") -> object:
         self.check_serving()
         if not self.gate.is_set():
             self.waits.set()
@@ -236,7 +236,9 @@ class FakeNode:
         try:
             async with asyncio.timeout(timeout):
                 await self.gate.wait()
-                self.leader.ask(body, actor, future.set_result, lambda: future.set_result(None))
+                self.leader.ask(
+                    body, actor, future.set_result, lambda: future.set_result(None), tenant
+                )
                 reply = await future
         except TimeoutError:
             raise refusals.commit_timeout(timeout) from None

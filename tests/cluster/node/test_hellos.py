@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.cluster.node import worker_sessions
 from raftsched.cluster.node.hello import HELD_MAX
 from raftsched.cluster.node.leader_loop import AGAIN_MS
 from raftsched.cluster.node.worker_session import WorkerSession
@@ -185,8 +184,7 @@ def test_a_tenant_leaves_room_for_the_workers_of_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids cost nothing, and a session stands for three periods after its only word."""
-    monkeypatch.setattr(worker_sessions, "SESSIONS_MAX", 6)
-    monkeypatch.setattr(worker_sessions, "SESSIONS_OF_ONE", 3)
+    monkeypatch.setattr(bench.sessions.room, "maximum", 6)
 
     def come(*workers: str) -> None:
         for worker in workers:
@@ -198,9 +196,13 @@ def test_a_tenant_leaves_room_for_the_workers_of_others(
         come("red/w1")
         with pytest.raises(Refused, match="3 workers of red are connected already"):
             come("red/w4")
-        come("blue/w1", "/w1", "w1")
-        with pytest.raises(Refused, match="6 workers are connected already"):
+        come("blue/w1")
+        # Two tenants together leave room for a third.
+        with pytest.raises(Refused, match="1 workers of blue are connected already and 2 places"):
             come("blue/w2")
+        come("green/w1", "w1")
+        with pytest.raises(Refused, match="6 workers are connected already"):
+            come("white/w1")
         bench.now_ms += bench.sessions.lapse_ms + 1
         bench.run()
         assert bench.sessions.by_worker == {}

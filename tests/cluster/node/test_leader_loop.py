@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from raftsched.cluster.node import alert_work, call_queue, troubles
+from raftsched.cluster.node import alert_work, troubles
 from raftsched.cluster.node import leader_loop as leaders
 from raftsched.cluster.node.alert_work import NodeHealth
 from raftsched.cluster.node.applier import Applied
@@ -250,7 +250,7 @@ def test_a_change_that_was_overtaken_is_unknown(bench: Bench) -> None:
 def test_a_full_backlog_refuses_and_says_when_to_come_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_queue, "WAITING_ITEMS", 2)
+    monkeypatch.setattr(bench.leader._next.calls.items, "maximum", 2)
     bench.ask(due("a", START_MS + 1))
     bench.ask(due("b", START_MS + 1))
 
@@ -261,6 +261,33 @@ def test_a_full_backlog_refuses_and_says_when_to_come_again(
     assert refused.value.rejection.retry_after_ms > 0
     bench.run()
     assert len(bench.replies) == 2
+
+
+def test_a_tenant_whose_calls_wait_leaves_room_for_those_of_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever tokens it has: by the number of calls, and by their bytes."""
+    small, large = due("a", START_MS + 1), due("b" * 60, START_MS + 1)
+    for what, maximum, body in (("items", 8, small), ("bytes", 8 * large.ByteSize(), large)):
+        room = getattr(bench.leader._next.calls, what)
+        monkeypatch.setattr(room, "maximum", maximum)
+
+        def ask(tenant: str, token: str, body: job_pb2.CreateJobRequest = body) -> None:
+            bench.leader.ask(body, token, bench.replies.append, lambda: None, tenant)
+
+        for token in ("one", "two", "three", "four"):
+            ask("red", token)
+        with pytest.raises(Refused, match="of red wait for n1 already"):
+            ask("red", "five")
+        ask("blue", "one")
+        ask("blue", "two")
+        ask("green", "one")
+        with pytest.raises(Refused, match="of blue wait for n1 already"):
+            ask("blue", "three")
+        bench.run()
+        assert room.taken == 0
+        assert len(bench.replies) == 7
+        bench.replies.clear()
 
 
 def test_a_call_whose_caller_went_away_is_never_decided(bench: Bench) -> None:
@@ -946,18 +973,18 @@ def test_what_is_due_goes_ahead_of_others_that_last_long_in_a_change_of_its_own(
     bench.now_ms += 1_000
     bench.commit()
     began = bench.leader.seconds()
-    waiting = bench.leader._next.calls.items
+    waiting = bench.leader._next.calls.items.taken
 
     bench.leader.step()
     bench.commit()
 
     assert [lease.job for lease in ear.got] == ["d0", "d1"]
     assert bench.leader.seconds() == began
-    assert bench.leader._next.calls.items == waiting > 0
+    assert bench.leader._next.calls.items.taken == waiting > 0
     # However many are due, the others come forward in each second change.
     bench.now_ms += 1_000
     bench.leader.step()
-    assert bench.leader._next.calls.items < waiting
+    assert bench.leader._next.calls.items.taken < waiting
     bench.commit()
     bench.run()
     assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
@@ -978,7 +1005,7 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
         bench.ask(pause)
     bench.leader.step()
     bench.commit()
-    waiting = bench.leader._next.calls.items
+    waiting = bench.leader._next.calls.items.taken
 
     bench.now_ms = START_MS + 990
     bench.leader.step()
@@ -989,11 +1016,11 @@ def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last
     bench.leader.step()
     bench.commit()
     assert [lease.job for lease in ear.got] == ["d0"]
-    assert bench.leader._next.calls.items == waiting
+    assert bench.leader._next.calls.items.taken == waiting
     # The next one is near as well, and others do not wait for him too.
     bench.leader.step()
     bench.commit()
-    assert bench.leader._next.calls.items < waiting
+    assert bench.leader._next.calls.items.taken < waiting
 
 
 def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_end(
@@ -1008,7 +1035,7 @@ def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_e
         bench.leader.step()
         bench.commit()
 
-    assert bench.leader._next.calls.items == 0
+    assert bench.leader._next.calls.items.taken == 0
 
 
 def test_what_is_due_goes_together_with_others_that_are_quick(bench: Bench) -> None:
