@@ -82,7 +82,7 @@ class AlertWork:
                 self._is_looking = False
 
         body = Observe(
-            self._sessions.workers(), health.margin, health.skew_ms, ALERTS, after,
+            self._sessions.connected, health.margin, health.skew_ms, ALERTS, after,
             step_ms=self._steps.recent_ms(), leader_changes=health.leader_changes,
             set_aside=self._troubles.recent(), differ=health.differ,
         )  # fmt: skip

@@ -32,6 +32,8 @@ class SessionOwner(Protocol):
 
     def queue_hello(self, session: WorkerSession) -> None: ...
 
+    def count(self, session: WorkerSession) -> None: ...
+
 
 @dataclass(slots=True, eq=False)
 class WorkerSession:
@@ -62,6 +64,8 @@ class WorkerSession:
     # What is left to do of its last hello on a stream: its leases are compared with those that it
     # holds. Before that is done it gets none, and all else that it says waits.
     resume: Resume | None = None
+    # As what it is counted among those that are connected.
+    counted: WorkerKind | None = None
     # Whose access token it shows. What callers' workers hold is looked at in turns.
     caller: str = ""
     results: deque[worker_pb2.Result] = field(default_factory=deque)
@@ -130,6 +134,7 @@ class WorkerSession:
             self.resume = replace(self.resume, looked=len(self.resume.held))
             self.sessions.queue_hello(self)
         self.sink = NULL_SINK
+        self.sessions.count(self)
 
     def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
         """What came of its offer."""

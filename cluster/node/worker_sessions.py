@@ -19,7 +19,7 @@ from ...statemachine.model.request import (
     Resumed,
     WorkDone,
 )
-from ...statemachine.model.workers import Worker
+from ...statemachine.model.workers import Worker, WorkerCounts
 from . import worker_reports
 from .hello import take_held
 from .offer_queue import OfferQueue, offer_of
@@ -53,6 +53,8 @@ class WorkerSessions:
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, WorkerSession] = {}
         self.room = TenantRoom(SESSIONS_MAX)
+        # By what they pull from, those that are connected.
+        self.connected = WorkerCounts()
         # The one that was silent for longest is first.
         self._heard: OrderedDict[WorkerSession, None] = OrderedDict()
         # Those that have said something that waits for a change.
@@ -90,6 +92,7 @@ class WorkerSessions:
             session.sink.lost(session_taken_over(hello.worker))
             session.hello, session.kind, session.sink = hello, kind_of_worker(hello), sink
             session.credits, session.from_lease_only = 0, False
+        self.count(session)
         self.heard(session)
         if session.draining:
             sink.drain(session.drain_reason)
@@ -122,6 +125,18 @@ class WorkerSessions:
     def queue_hello(self, session: WorkerSession) -> None:
         self._hellos.setdefault(session.caller, OrderedDict())[session] = None
         self.wake()
+
+    def count(self, session: WorkerSession) -> None:
+        """It came or went, or pulls from other queues now."""
+        is_there = session.sink is not NULL_SINK and session.worker in self.by_worker
+        kind = session.kind if is_there else None
+        if kind == session.counted:
+            return
+        if session.counted is not None:
+            self.connected.remove(*session.counted[:2])
+        if kind is not None:
+            self.connected.add(*kind[:2])
+        session.counted = kind
 
     # What the leader's loop asks.
 
@@ -215,8 +230,10 @@ class WorkerSessions:
         """This node leads no more."""
         for session in self.by_worker.values():
             session.sink.redirect(leader, reason)
+            session.counted = None
         self.by_worker.clear()
         self.room.clear()
+        self.connected.clear()
         self._heard.clear()
         self._reporting.clear()
         self._hellos.clear()
@@ -261,6 +278,7 @@ class WorkerSessions:
     def _remove(self, session: WorkerSession) -> None:
         del self.by_worker[session.worker]
         self.room.give(keys.owner_of(session.worker))
+        self.count(session)
 
     def _resume(self, session: WorkerSession, request: Resume) -> PendingRequest:
         def answer(resumed: object) -> None:

@@ -10,7 +10,6 @@ matter. Without a quorum nothing can be written, so each node reports `no_quorum
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 from urllib.parse import urlsplit
@@ -149,7 +148,6 @@ class AlertInputs:
 
     view: View
     asked: Observe
-    workers: Counter[tuple[str, str]] = field(default_factory=Counter)
     dead: dict[int, int] = field(default_factory=dict)
     oldest_ms: dict[int, int] = field(default_factory=dict)
     broken: dict[int, int] = field(default_factory=dict)
@@ -159,11 +157,6 @@ def observe(view: View, request: Observe, actor: str) -> Observed:
     """Look at some alerts, and raise or clear those whose condition has changed."""
     lanes.index_some(view)
     inputs = AlertInputs(view, request)
-    for worker in request.workers:
-        for queue in set(worker.offer.queues):
-            inputs.workers["", queue] += 1
-            for namespace in set(worker.offer.namespaces):
-                inputs.workers[namespace, queue] += 1
     first = request.after + b"\0" if request.after else keys.ALERT
     found = list(islice(view.scan_stored(first, keys.after(keys.ALERT)), request.most + 1))
     for key in found[: request.most]:
@@ -223,7 +216,7 @@ def _is_true(inputs: AlertInputs, number: int, settings: Alert) -> bool:
             return late_ms > instants.to_ms(condition.lateness_above)
         case "workers_below":
             below = condition.workers_below
-            return inputs.workers[settings.namespace, below.queue] < below.minimum
+            return inputs.asked.workers.of(settings.namespace, below.queue) < below.minimum
         case "no_margin":
             return not inputs.asked.margin
         case "clock_skew_above":

@@ -12,7 +12,7 @@ from .difference import Difference
 
 if TYPE_CHECKING:
     from .layer import Layer
-    from .workers import Workers
+    from .workers import WorkerCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class Observe:
     """Raise and clear alerts, by what is stored and by what only the leader sees. At most so many
     are looked at. The reply is an Observed."""
 
-    workers: Workers
+    workers: WorkerCounts
     # A node of the cluster can be lost.
     margin: bool
     # By how much the clock of a node is off at most.

@@ -12,7 +12,7 @@ from raftsched.statemachine.machine import decide
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import AlertRecord, parse
 from raftsched.statemachine.model.request import Called, Observe, Observed, Offer
-from raftsched.statemachine.model.workers import Worker, Workers
+from raftsched.statemachine.model.workers import Worker, WorkerCounts, Workers
 from raftsched.statemachine.reads.events import events
 
 from .asking import ask, pages, refuse
@@ -48,7 +48,7 @@ def observe(
     machine: Machine, workers: Workers = (), *, margin: bool = True, skew_ms: int = 0,
     most: int = 100, after: bytes = b"",
 ) -> bytes:  # fmt: skip
-    request = Observe(workers, margin, skew_ms, most, after)
+    request = Observe(WorkerCounts(workers), margin, skew_ms, most, after)
     return machine.ask(request, Observed).after
 
 
@@ -310,7 +310,8 @@ def test_a_deleted_alert_of_the_same_change_is_not_looked_at(machine: Machine) -
     dead(machine, 1)
 
     machine.do_all(
-        alert_pb2.DeleteAlertRequest(namespace="default", alert="a"), Observe((), True, 0, 10)
+        alert_pb2.DeleteAlertRequest(namespace="default", alert="a"),
+        Observe(WorkerCounts(), True, 0, 10),
     )
 
     assert listed(machine) == []

@@ -35,6 +35,7 @@ from raftsched.statemachine.model.request import (
     WorkDone,
 )
 from raftsched.statemachine.model.view import View
+from raftsched.statemachine.model.workers import WorkerCounts
 from raftsched.statemachine.occurrences import next_time
 from raftsched.statemachine.reads import events, explain, reads
 from raftsched.statemachine.runs import move, reports, runs
@@ -348,7 +349,7 @@ def test_an_alert_that_cannot_be_looked_at_is_left_out(
 
     monkeypatch.setattr(alerts, "_is_true", is_true)
 
-    machine.do(Observe([], margin=False, skew_ms=0, most=10))
+    machine.do(Observe(WorkerCounts(), margin=False, skew_ms=0, most=10))
 
     raised = {e.alert for e in told(machine) if e.kind == event_pb2.EVENT_KIND_ALERT_RAISED}
     assert raised == {"a", "c"}
@@ -498,13 +499,13 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     machine.advance(MINUTE_MS)
     machine.fire()
     seen = Observe(
-        [], margin=True, skew_ms=0, most=10, step_ms=1_001, leader_changes=6, set_aside=1,
-        differ=True,
+        WorkerCounts(), margin=True, skew_ms=0, most=10, step_ms=1_001, leader_changes=6,
+        set_aside=1, differ=True,
     )  # fmt: skip
     machine.do(seen)
     raised = {e.alert for e in told(machine) if e.kind == event_pb2.EVENT_KIND_ALERT_RAISED}
     assert raised == {"jobs-broken", "leader-changes", "work-set-aside"}
     machine.do(job_pb2.DeleteJobRequest(job="bad"))
-    machine.do(Observe([], margin=True, skew_ms=0, most=10))
+    machine.do(Observe(WorkerCounts(), margin=True, skew_ms=0, most=10))
     cleared = {e.alert for e in told(machine) if e.kind == event_pb2.EVENT_KIND_ALERT_CLEARED}
     assert cleared == raised

@@ -26,6 +26,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.request import FireTimers, Observe, Offer, Resume, Resumed
+from raftsched.statemachine.model.workers import WorkerCounts
 from raftsched.statemachine.reads.events import events
 from raftsched.statemachine.runs import leases
 
@@ -312,7 +313,7 @@ class Player:
         namespace = self.random.choice(["", "default", "n"])
         alert = alert_pb2.Alert(namespace=namespace, name="a", condition=condition)
         self.try_(alert_pb2.PutAlertRequest(alert=alert))
-        self.machine.do(Observe((), True, 0, self.random.choice([1, 100])))
+        self.machine.do(Observe(WorkerCounts(), True, 0, self.random.choice([1, 100])))
 
     def together(self) -> None:
         """Several requests in one change."""

@@ -12,6 +12,7 @@ from raftsched.client.cli import alert
 from raftsched.proto.v1 import alert_pb2
 from raftsched.statemachine.calls import alerts
 from raftsched.statemachine.model.request import MakeAlerts, Observe
+from raftsched.statemachine.model.workers import WorkerCounts
 from raftsched.statemachine.tenants.own_alerts import OWN_ALERTS
 
 from ..stage import Stage
@@ -111,7 +112,7 @@ def test_what_makes_an_alert_of_the_cluster_again_is_said(cli: Cli, stage: Stage
 
 def test_an_alert_that_is_raised_says_since_when(cli: Cli, stage: Stage) -> None:
     cli.ok("alert", "put", "fragile", "--no-margin", "--cluster")
-    stage.act(lambda machine: machine.do(Observe((), False, 0, 100, b"")))
+    stage.act(lambda machine: machine.do(Observe(WorkerCounts(), False, 0, 100, b"")))
 
     titles, row = cli.rows("alert", "list", "--cluster")
 

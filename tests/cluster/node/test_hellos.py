@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from raftsched.cluster.node.hello import HELD_MAX
@@ -11,6 +13,7 @@ from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.workers import WorkerCounts
 
 from .ear import Ear, success
 from .test_leader_loop import START_MS, Bench, due
@@ -212,3 +215,34 @@ def test_a_tenant_leaves_room_for_the_workers_of_others(
         come("red/w4")
     bench.sessions.dismiss("", "over")
     come("red/w4")
+
+
+def test_who_is_connected_is_counted_as_they_come_and_go(bench: Bench) -> None:
+    """A look at the alerts costs the same however many there are. Held against a count of all."""
+    chance = random.Random(5)
+    names = [f"{owner}w{number}" for owner in ("", "red/") for number in range(6)]
+    for _ in range(600):
+        sessions = bench.sessions
+        worker = chance.choice(names)
+        session = sessions.by_worker.get(worker)
+        what = chance.randrange(12)
+        if what == 0:
+            sessions.dismiss("", "over")
+            sessions.takeover(chance.sample(names, 4))
+        elif what == 1:
+            bench.now_ms += sessions.lapse_ms + 100_000
+            bench.run()
+        elif what < 6 and session is not None:
+            session.close()
+        elif session is None or not session.lapsing:
+            hello = worker_pb2.WorkerHello(
+                worker=worker, namespaces=chance.choices(("red", "blue"), k=2),
+                queues=chance.choices(("", "q", "r"), k=2),
+            )  # fmt: skip
+            sessions.open(hello, Ear(), stream=chance.random() < 0.5)
+        expected = WorkerCounts(sessions.workers())
+        assert sessions.connected._of == expected._of
+        # Who was dismissed says so later, and counts no more.
+        if session is not None and worker not in sessions.by_worker:
+            session.close()
+            assert sessions.connected._of == expected._of
