@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ...client import AsyncClient, RaftschedError
-from ...cluster.local.nodes import NodeProcess
+from ...cluster.local.nodes import NO_GATEWAY, NodeProcess
 from ...cluster.local.ports import free_ports
 from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
@@ -205,7 +205,8 @@ class Arena:
     def put(self, name: str, build: Build) -> None:
         """What is run at the next start of a node."""
         node = self.nodes[name]
-        node.program, node.environment = build.program(name), dict(build.environment)
+        node.program = build.program(name)
+        node.environment = {**NO_GATEWAY, **build.environment}
         self.builds[name] = build
 
     async def next_of(self, build: Build) -> NodeProcess:
