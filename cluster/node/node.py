@@ -292,9 +292,8 @@ class Node:
         if self.consensus.is_bereft:
             raise refusals.state_lost(self.name)
 
-    def write(
-        self, body: Message, actor: str, timeout: float, tenant: str = ""
-    ) -> Awaitable[Message]:
+    def write(self, body: Message, actor: str, timeout: float,
+              tenant: str = "") -> Awaitable[Message]:  # fmt: skip
         """Have a call decided, replicated and applied. Raises Refused. No coroutine: it costs."""
         return cast("Awaitable[Message]", self.ask(body, actor, timeout, tenant))
 
