@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from ...cluster.node import leader_loop as leaders
 from ...cluster.node.leader_loop import Leader
+from ...cluster.node.limits import HEARTBEAT_MS
 from ...cluster.node.pending import PendingRequest
 from ...cluster.node.worker_sessions import WorkerSessions
 from ...proto.v1 import run_pb2
@@ -122,7 +123,7 @@ class LapsesByTheWall(WorkerSessions):
         clock_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
-        heartbeat_ms: int = 2_000,
+        heartbeat_ms: int = HEARTBEAT_MS,
     ) -> None:
         # The clock that the node was given, not the one that waits for others to agree.
         raw_ms = getattr(getattr(wall_ms, "__self__", None), "wall_ms", wall_ms)

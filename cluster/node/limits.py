@@ -8,6 +8,9 @@ import msgspec
 from msgspec import Meta
 
 LIMIT_MAX = 1_000_000
+# How often a worker says that it is alive, where nobody says otherwise: in the settings, for a node
+# that tests make, and for the sessions of its workers.
+HEARTBEAT_MS = 10_000
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from ..raft.driver import Place
 from ..raft.journal import JournalLimits
 from ..raft.port import Settings
 from .applier import RENEWING
+from .limits import HEARTBEAT_MS
 from .loop_steps import LoopSteps
 from .virtual_time import VirtualClock
 
@@ -40,7 +41,7 @@ class NodeSpec:
     # Nobody may call without an access token, not even before there is one.
     tokens: bool = False
     version: str = "0"
-    heartbeat_ms: int = 2_000
+    heartbeat_ms: int = HEARTBEAT_MS
     skew_max_ms: int = 1_000
     cache_bytes: int = CACHE_BYTES
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None

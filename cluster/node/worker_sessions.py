@@ -22,6 +22,7 @@ from ...statemachine.model.request import (
 from ...statemachine.model.workers import Worker, WorkerCounts
 from . import worker_reports
 from .hello import take_held
+from .limits import HEARTBEAT_MS
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
 from .refusals import backlog_full, session_lapsed, session_taken_over
@@ -41,7 +42,7 @@ class WorkerSessions:
         clock_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
-        heartbeat_ms: int = 2_000,
+        heartbeat_ms: int = HEARTBEAT_MS,
         *,
         tells_time: bool = True,
     ) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ..node.bootstrap_token import BOOTSTRAP
-from ..node.limits import CallerLimits, Section
+from ..node.limits import HEARTBEAT_MS, CallerLimits, Section
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 PREFIX = "RAFTSCHED_NODE_"
@@ -157,7 +157,7 @@ class Config(Section, frozen=True, kw_only=True):
             description="How often a worker says that it is alive. Silent for three of these, its "
             "leases go to others.",
         ),
-    ] = 10_000
+    ] = HEARTBEAT_MS
     cache_mb: Annotated[
         int, Meta(ge=8, le=65_536, description="Memory for blocks of the state, in MiB.")
     ] = 256
