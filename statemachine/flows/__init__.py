@@ -24,7 +24,7 @@ them. The newest 10,000 waves of its namespace are looked at again, in steps.
 At most 30,000 jobs wait for one, and one for 10,000 others; `DependsRecord` counts them, so a new
 job asks without a walk. The depth is what was known when a job got its upstream: whoever deepens a
 job in the middle may go beyond. Only an update that adds an upstream to a job that others wait for
-can close a circle, and only that walks, through each job once.
+can close a circle, and only that walks, down and then up, at most some 2,000 jobs either way.
 
 To readers a wave has failed when a failure was nobody's business, or kept a step from running. A
 handler of errors that had nothing to do is no such step, nor what hangs on it alone.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 
 from ...proto.v1 import job_pb2
@@ -33,6 +33,7 @@ def downstream_of(view: View, jid: int) -> list[int]:
 
 def link(view: View, job: Job) -> None:
     """Let the upstream jobs know who depends on them."""
+    view.led = None
     depth = 0
     for dependency in job.definition.template.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
@@ -56,6 +57,7 @@ def link(view: View, job: Job) -> None:
 
 def unlink(view: View, job: Job) -> None:
     """Let the upstream jobs know that this one depends on them no more."""
+    view.led = None
     for dependency in job.definition.template.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
         if source is None:
@@ -80,15 +82,50 @@ def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
     """Those of some jobs that a wave which begins with one job may come to; all of them where that
     takes too long to find out."""
     wanted = set(jids)
-    known, left = set(wanted), sorted(wanted)
+    if view.led is None:
+        view.led = {}
+    if root not in view.led:
+        above = _all_below(view, root, wanted=())
+        view.led[root] = None if above is None else set(above)
+    below = view.led[root]
+    return wanted & below if below is not None else _led_from(view, root, wanted)
+
+
+def _all_below(view: View, root: int, wanted: Collection[int | None]) -> dict[int, int] | None:
+    """A job and those that wait for it, up to one that is wanted, each with the one that it was met
+    behind; None where there are too many."""
+    above = {root: root}
+    left, links = [root], 0
+    while left:
+        at = left.pop()
+        if at in wanted:
+            break
+        found = _links_down(view, at, limits.CIRCLE_LINKS + 1 - links)
+        links += len(found)
+        new = [below for below in found if below not in above]
+        above.update(dict.fromkeys(new, at))
+        if len(above) > limits.CIRCLE_JOBS or links > limits.CIRCLE_LINKS:
+            return None
+        left.extend(new)
+    return above
+
+
+def _links_down(view: View, jid: int, most: int) -> list[int]:
+    prefix = keys.of_job(keys.EDGE, jid)
+    found = islice(view.scan(prefix, keys.after(prefix)), most)
+    return [keys.run_of(key)[1] for key in found]
+
+
+def _led_from(view: View, root: int, wanted: set[int]) -> set[int]:
+    """The same, looked for from them upwards, since very many wait for the first."""
+    known, left, links = set(wanted), sorted(wanted), 0
     behind: dict[int, list[int]] = {}
     while left:
         at = left.pop()
         if at == root:
             continue
-        if len(known) > limits.GRAPH_JOBS:
-            return wanted
         for dependency in view.need(keys.job(at), JobRecord).template.spec.upstream.jobs:
+            links += 1
             source = jid_named(view, keys.namespace_of(at), dependency.job)
             if source is None:
                 continue
@@ -96,6 +133,8 @@ def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
             if source not in known:
                 known.add(source)
                 left.append(source)
+        if len(known) > limits.LED_JOBS or links > limits.LED_LINKS:
+            return wanted
     found, left = {root}, [root]
     while left:
         new = [jid for jid in behind.get(left.pop(), ()) if jid not in found]
@@ -174,9 +213,7 @@ def _keep(view: View, jid: int, depends: DependsRecord) -> None:
 
 def first_downstream(view: View, jid: int, most: int) -> tuple[list[int], int]:
     """Some of the jobs that wait for one, and how many do."""
-    prefix = keys.of_job(keys.EDGE, jid)
-    found = [keys.run_of(key)[1] for key in islice(view.scan(prefix, keys.after(prefix)), most)]
-    return found, _depends(view, jid).dependents
+    return _links_down(view, jid, most), _depends(view, jid).dependents
 
 
 def _depends(view: View, jid: int) -> DependsRecord:
@@ -267,40 +304,68 @@ def _check_room(view: View, name: str, upstream: str, source: int) -> None:
 
 
 def _check_circle(view: View, namespace: int, name: str, added: list[str]) -> None:
-    """Walk upstream from the jobs that are added, through each job once."""
+    """Refuse a job that is to wait for one that waits for it.
+
+    It is looked for down from the job, where most find their end soon, and up from what is added
+    only where too many wait for the job.
+    """
+    path = [name, name] if name in added else _path_down(view, namespace, name, added)
+    if path is None:
+        path = _path_up(view, namespace, name, added)
+    if path is None:
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"over {limits.CIRCLE_JOBS} jobs wait for '{name}', and as many come before what it is "
+            "now to wait for; no more are looked through for a circle. Create it under another "
+            "name instead of changing it",
+            limit="circle_jobs", maximum=limits.CIRCLE_JOBS, actual=limits.CIRCLE_JOBS + 1,
+        )  # fmt: skip
+    if path:
+        shown = " -> ".join(_shortened(path))
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_CYCLE,
+            f"the jobs would wait for each other: {shown}; take one of these out",
+            path=shown,
+        )
+
+
+def _path_down(view: View, namespace: int, name: str, added: list[str]) -> list[str] | None:
+    """The circle that one of the added would close, found among those that wait for the job: []
+    where there is none, None where too many wait."""
+    root = jid_named(view, namespace, name)
+    assert root is not None, f"nobody can wait for {name}, which is not there"
+    wanted = {jid_named(view, namespace, other) for other in added}
+    above = _all_below(view, root, wanted)
+    if above is None:
+        return None
+    path = [jid for jid in above if jid in wanted][:1]
+    while path and path[-1] != root:
+        path.append(above[path[-1]])
+    return [name, *(view.job(jid).definition.name for jid in path)] if path else []
+
+
+def _path_up(view: View, namespace: int, name: str, added: list[str]) -> list[str] | None:
+    """The same, found among those that come before the added ones."""
     # By job, the one that it was met behind: the way back to the wanted one.
     behind = dict.fromkeys(added, name)
-    waiting = added[::-1]
-    while waiting:
-        at = waiting.pop()
+    left, links = added[::-1], 0
+    while left:
+        at = left.pop()
         if at == name:
-            path = _path(behind, name)
-            raise rejection.Refused.because(
-                Reason.ERROR_REASON_CYCLE,
-                f"the jobs would wait for each other: {path}; take one of these out",
-                path=path,
-            )
-        if len(behind) > limits.GRAPH_JOBS:
-            raise rejection.Refused.because(
-                Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                f"over {limits.GRAPH_JOBS} jobs lie upstream of '{name}', and no more are looked "
-                "through for a circle; create it under another name instead of changing it",
-                limit="graph_jobs", maximum=limits.GRAPH_JOBS, actual=len(behind),
-            )  # fmt: skip
-        jid = jid_named(view, namespace, at)
-        job = view.get(keys.job(jid), JobRecord) if jid is not None else None
-        if job is not None:
-            found = [d.job for d in job.template.spec.upstream.jobs if d.job not in behind]
-            behind.update(dict.fromkeys(found, at))
-            waiting.extend(reversed(found))
+            path = [name, behind[name]]
+            while path[-1] != name:
+                path.append(behind[path[-1]])
+            return path[::-1]
+        names = _upstream_names(view, namespace, at)
+        links += len(names)
+        if len(behind) > limits.CIRCLE_JOBS or links > limits.CIRCLE_LINKS:
+            return None
+        found = [other for other in names if other not in behind]
+        behind.update(dict.fromkeys(found, at))
+        left.extend(reversed(found))
+    return []
 
 
-def _path(behind: dict[str, str], name: str) -> str:
-    path = [name, behind[name]]
-    while path[-1] != name:
-        path.append(behind[path[-1]])
-    shown = path[::-1]
-    if len(shown) > limits.PATH_JOBS:
-        half = limits.PATH_JOBS // 2
-        shown = [*shown[:half], "...", *shown[-half:]]
-    return " -> ".join(shown)
+def _shortened(path: list[str]) -> list[str]:
+    half = limits.PATH_JOBS // 2
+    return path if len(path) <= limits.PATH_JOBS else [*path[:half], "...", *path[-half:]]

@@ -231,6 +231,8 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
+    # All that wait for a job, by that one, as flows.graph has found; None: too many.
+    led: dict[int, set[int] | None] | None = None
     # Runs that have ended, of which others are still to hear.
     ended: list[Run] | None = None
     # When there may be more for those that a grant was for: a queue with a rate may give again, or
