@@ -175,8 +175,33 @@ class Identities:
         kid = header.get("kid")
         if kid is not None and not isinstance(kid, str):
             raise NotTaken("kid is no text")
+        edition = await self._check_signature(entry, text, kid, algorithm)
+        # From here on it is a token of that issuer, and its owner may know what is wrong with it.
+        until_ms = self._until_ms(issuer, claims)
+        name = f"{issuer.issuer}#{subject_of(claims)}"
+        rule = providers.bound(entry.settings.rules, claims)
+        if rule is None:
+            raise unbound(name, entry.settings.name)
+        return VouchedCaller(token_of(name, rule), claims, entry.key, edition, until_ms)
+
+    async def _check_signature(
+        self, entry: StoredProvider, text: str, kid: str | None, algorithm: str
+    ) -> int:
+        """Of which key set it is; NotTaken if of none."""
+        issuer = entry.settings.jwt
         await self._have_key(issuer, kid, algorithm)
         keys = self.sets.of(issuer)
+        if not self._is_signed(entry, text, kid, algorithm):
+            # Some issuers give a new key the id of the old one, or none.
+            edition = keys.edition
+            await self._fetched(issuer)
+            if keys.edition == edition or not self._is_signed(entry, text, kid, algorithm):
+                raise NotTaken(f"{entry.settings.name}: its signature is not right")
+        return keys.edition
+
+    def _is_signed(self, entry: StoredProvider, text: str, kid: str | None, algorithm: str) -> bool:
+        """Whether by this key; NotTaken if there is none, or it cannot be read."""
+        keys = self.sets.of(entry.settings.jwt)
         key = keys.find(kid, algorithm)
         if key is None:
             if not keys.keys:
@@ -184,22 +209,22 @@ class Identities:
             raise NotTaken(f"{entry.settings.name} has no key {kid!r:.200} for {algorithm}")
         try:
             PyJWS(algorithms=[algorithm]).decode_complete(text, key, algorithms=[algorithm])
+        except jwt.InvalidSignatureError:
+            return False
         except jwt.PyJWTError as error:
             raise NotTaken(f"{entry.settings.name}: {error}") from error
-        # From here on it is a token of that issuer, and its owner may know what is wrong with it.
-        until_ms = self._until_ms(issuer, claims)
-        name = f"{issuer.issuer}#{subject_of(claims)}"
-        rule = providers.bound(entry.settings.rules, claims)
-        if rule is None:
-            raise unbound(name, entry.settings.name)
-        return VouchedCaller(token_of(name, rule), claims, entry.key, keys.edition, until_ms)
+        return True
 
     async def _have_key(
         self, issuer: identity_pb2.TokenIssuer, kid: str | None, algorithm: str
     ) -> None:
-        """Wait for the keys of an issuer, if one is missing and it is time to ask for them."""
+        """Have this key, if it is there or may be asked for."""
         if self.sets.of(issuer).find(kid, algorithm) is not None:
             return
+        await self._fetched(issuer)
+
+    async def _fetched(self, issuer: identity_pb2.TokenIssuer) -> None:
+        """Wait for the keys of an issuer, if it is time to ask for them."""
         task = self.sets.ask(issuer)
         if task is None:
             return

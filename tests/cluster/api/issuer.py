@@ -63,7 +63,8 @@ class Issuer:
             **claims,
         }  # fmt: skip
         said = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(said, key, algorithm, headers={"kid": kid, **(headers or {})})
+        shown = {name: value for name, value in {"kid": kid, **(headers or {})}.items() if value}
+        return jwt.encode(said, key, algorithm, headers=shown)
 
 
 def rule(

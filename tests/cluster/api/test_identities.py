@@ -209,6 +209,21 @@ async def test_an_unknown_key_is_asked_for_each_30_s_and_a_gone_one_opens_nothin
     await jobs(served).ListJobs(LIST, metadata=bearer(issuer.token("k2")))
 
 
+async def test_a_new_key_may_have_the_id_of_the_old_one_or_none(start: Start) -> None:
+    served, issuer, clock, _ = await opened(start)
+    old = issuer.token()
+    await jobs(served).ListJobs(LIST, metadata=bearer(old))
+    issuer.add("k1", "RS256")
+    assert HIDDEN in await why(served, issuer.token())
+    clock.later_s = 31
+    await jobs(served).ListJobs(LIST, metadata=bearer(issuer.token()))
+    assert HIDDEN in await why(served, old)
+    del issuer.keys["k1"]
+    issuer.add("", "RS256")
+    clock.later_s = 62
+    await jobs(served).ListJobs(LIST, metadata=bearer(issuer.token("", headers={"kid": None})))
+
+
 async def test_an_issuer_may_be_down_for_hours_and_not_for_days(start: Start) -> None:
     served, issuer, clock, _ = await opened(start)
     await jobs(served).ListJobs(LIST, metadata=bearer(issuer.token()))

@@ -3,6 +3,7 @@ by nobody. What comes of it is what the options of the call say."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from raftsched.proto.contract import Method, Role, Scope, allows, methods
 from raftsched.proto.v1 import (
     alert_pb2,
     alert_pb2_grpc,
+    identity_pb2,
     job_pb2,
     namespace_pb2,
     namespace_pb2_grpc,
@@ -25,8 +27,10 @@ from raftsched.proto.v1 import (
 from raftsched.statemachine.core.rejection import Refused
 
 from .conftest import Served, Start
+from .issuer import Issuer, provider, rule
 from .talk import Anything, handler_job, refused
 from .test_auth import bearer, jobs, make
+from .test_identities import Time, put, trust
 
 ROLES = (Role.ROLE_ADMIN, Role.ROLE_EDITOR, Role.ROLE_WORKER, Role.ROLE_VIEWER)
 PLACES = ("", "default", "team")
@@ -118,19 +122,47 @@ async def two_namespaces(served: Served, root: Anything) -> dict[str, str]:
     return runs
 
 
-async def test_each_call_by_each_role_in_each_place(start: Start) -> None:
-    served = await start("a", failures=100_000)
-    root = await make(served, "root", Role.ROLE_ADMIN)
-    asking = Asking(served, await two_namespaces(served, bearer(root)))
+Shown = Callable[[Role.ValueType, str], tuple[str, str]]
+
+
+async def by_token(served: Served, root: str) -> Shown:
+    """What somebody with a role in a namespace shows: here an access token."""
     secrets = {
         (role, bound): await make(served, f"t{role}-{bound or 'all'}", role, root, namespace=bound)
         for role, bound in product(ROLES, PLACES)
     }
+    return lambda role, bound: (f"Bearer {secrets[role, bound]}", "")
+
+
+async def by_jwt(served: Served, root: str) -> Shown:
+    issuer = Issuer()
+    trust(served, issuer, Time())
+    rules = [rule(role, "sub", f"{role}-{bound}", bound) for role, bound in product(ROLES, PLACES)]
+    await put(served, root, provider(*rules))
+    return lambda role, bound: (f"Bearer {issuer.token(sub=f'{role}-{bound}')}", "")
+
+
+async def by_certificate(served: Served, root: str) -> Shown:
+    rules = [rule(role, "cn", f"{role}-{bound}", bound) for role, bound in product(ROLES, PLACES)]
+    certificates = identity_pb2.ClientCertificates()
+    wanted = identity_pb2.IdentityProvider(name="certs", certificates=certificates, rules=rules)
+    await put(served, root, wanted)
+    return lambda role, bound: ("", f"{role}-{bound}")
+
+
+@pytest.mark.parametrize("shows", [by_token, by_jwt, by_certificate])
+async def test_each_call_by_each_role_in_each_place(
+    start: Start, shows: Callable[[Served, str], Awaitable[Shown]]
+) -> None:
+    served = await start("a", failures=100_000)
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    asking = Asking(served, await two_namespaces(served, bearer(root)))
+    shown = await shows(served, root)
     wrong = []
     for method, namespace in product(methods(), PLACES):
-        for (role, bound), secret in secrets.items():
+        for role, bound in product(ROLES, PLACES):
             request = asking.about(method, namespace)
-            verdict = await admitted(served, method, request, f"Bearer {secret}")
+            verdict = await admitted(served, method, request, *shown(role, bound))
             if verdict not in verdicts(method, role, bound, namespace):
                 wrong.append((method.name, Role.Name(role), bound, namespace, verdict))
         for nobody in ("", "Bearer wrong", "Basic abc"):
@@ -151,10 +183,14 @@ async def test_a_call_without_options_is_open_to_nobody(start: Start) -> None:
         assert verdict == "FORBIDDEN"
 
 
-async def admitted(served: Served, method: Method, request: Message, authorization: str) -> str:
+async def admitted(
+    served: Served, method: Method, request: Message, authorization: str, certificate: str = ""
+) -> str:
     """With what a call is refused by who asks and where; empty if it is let in."""
     metadata = {"authorization": authorization} if authorization else {}
+    names = {"x509_common_name": [certificate.encode()]} if certificate else {}
     call: Anything = SimpleNamespace(
+        context=SimpleNamespace(auth_context=lambda: names), identity=None,
         method=method, metadata=metadata, digest=b"", actor="",
         namespace="", hides=False, caller="", token=None, address="ipv4:127.0.0.1",
     )  # fmt: skip
