@@ -78,6 +78,8 @@ class Course:
         self._hinted = ""
         self._hints = 0
         self._waits = 0
+        # The namespace lives in another cluster, which was followed.
+        self._moved = False
         # Some try may have done what was asked.
         self._perhaps_done = False
         # Whoever called was told that a limit makes it wait.
@@ -111,6 +113,8 @@ class Course:
             self._said = failure
         if not failure.cut_off:
             self._came_to[self._tried[-1]] = failure
+        if self._follows(failure):
+            return 0.0
         if not self._may_go_on(failure):
             raise self._verdict(failure)
         wait = self._wait(failure, now)
@@ -150,6 +154,16 @@ class Course:
             self._endpoints.learn(failure.leader)
         elif failure.next in TRY_ELSEWHERE:
             self._endpoints.forget_leader(address)
+
+    def _follows(self, failure: Failure) -> bool:
+        """Go on in the cluster that a refusal names; once in a call."""
+        if failure.next != Next.NEXT_OTHER_CLUSTER or self._moved or self._pinned:
+            return False
+        elsewhere = self._endpoints.elsewhere(failure.values.get("addresses", ""))
+        if elsewhere is None:
+            return False
+        self._endpoints, self._moved, self._hinted = elsewhere, True, ""
+        return True
 
     def _may_go_on(self, failure: Failure) -> bool:
         if not self._retry or not failure.retryable:

@@ -104,6 +104,22 @@ class Endpoints:
         with self._lock:
             return self._suspect(address, now)
 
+    def elsewhere(self, addresses: str) -> Endpoints | None:
+        """The nodes of another cluster that a refusal names. None: it names none that may be asked,
+        as where an access token would go there without encryption."""
+        try:
+            named = parse(addresses)
+        except ValueError:
+            logger.warning("a refusal names %r as the addresses of another cluster", addresses)
+            return None
+        allowed = [address for address in named[:LEARNED_MAX] if self._may_learn(address)]
+        if not allowed:
+            logger.warning(
+                "the cluster at %s is not asked, since the access token would go there without "
+                "encryption; give tls=Tls(ca=...), or insecure=True", addresses
+            )  # fmt: skip
+        return Endpoints(allowed, self._may_learn) if allowed else None
+
     def all_in(self, tried: Sequence[str]) -> bool:
         """There is none among those that were configured that was not tried."""
         return set(self.configured) <= set(tried)

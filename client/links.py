@@ -91,6 +91,8 @@ class Answer(Generic[T_co]):
     term: int
     # What the answer is true at, "change.position"; empty when the node did not say.
     revision: str
+    # Whose leader, term and revision these are; empty when the node did not say.
+    cluster: str
     # For stale reads: how old the answer may be.
     age_ms: int | None
 
@@ -285,5 +287,6 @@ def answer_of(message: Message, endpoint: str, said: Mapping[str, str | bytes]) 
         leader=cast(str, said.get("raftsched-leader", "")),
         term=int(said.get("raftsched-term", 0) or 0),
         revision=cast(str, said.get("raftsched-revision", "")),
+        cluster=cast(str, said.get("raftsched-cluster", "")),
         age_ms=None if age is None else int(age),
     )

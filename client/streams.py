@@ -11,9 +11,11 @@ from typing import Any
 
 import grpc.aio
 
+from ..proto.contract import Next
 from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
 from .backoff import backoff
+from .endpoints import Endpoints
 from .errors import RaftschedError
 from .links import failure_of
 from .refusals import Failure
@@ -81,6 +83,8 @@ class Streams:
         self._leaving = ""
         self._leader = ""
         self._redirected = False
+        # The nodes of the cluster that its namespaces live in, where that is another one.
+        self._elsewhere: Endpoints | None = None
         self._ready = asyncio.Event()
         # Endpoints since the last welcome, and whether there ever was one.
         self._tried: deque[str] = deque(maxlen=64)
@@ -96,10 +100,14 @@ class Streams:
     def attach(self, runner: Runner) -> None:
         self._runner = runner
 
+    @property
+    def _nodes(self) -> Endpoints:
+        return self._elsewhere or self._client.endpoints
+
     async def keep(self) -> None:
         """Hold a stream until goodbye is said."""
         while True:
-            endpoint = self._client.endpoints.pick(monotonic(), self._tried)
+            endpoint = self._nodes.pick(monotonic(), self._tried)
             self._tried.append(endpoint)
             why = await self._converse(endpoint)
             if self._over:
@@ -123,7 +131,7 @@ class Streams:
         return logging.WARNING
 
     def _pause_s(self) -> float:
-        known = self._leader and not self._client.endpoints.suspect(self._leader, monotonic())
+        known = self._leader and not self._nodes.suspect(self._leader, monotonic())
         if known and self._followed < FOLLOWED_MAX:
             self._followed += 1
             return 0.0
@@ -173,14 +181,20 @@ class Streams:
         self._greeted_at = monotonic()
         self._tried.clear()
         self._followed = 0
-        self._client.endpoints.answered(endpoint, endpoint)
+        self._nodes.answered(endpoint, endpoint)
 
     def _failed(self, endpoint: str, failed: Failure) -> str:
-        nodes = self._client.endpoints
+        nodes = self._nodes
+        if failed.next == Next.NEXT_OTHER_CLUSTER:
+            self._move(failed)
+            return f"{failed.reason}: {failed.message}"
         if failed.leader and failed.leader != endpoint:
             nodes.learn(failed.leader)
         if failed.broken:
             nodes.broke(endpoint, monotonic())
+            if self._pauses.failures >= TRIES_BEFORE_WARNING:
+                # Perhaps the namespaces have come back meanwhile.
+                self._elsewhere = None
         elif not failed.leader:
             nodes.forget_leader(endpoint)
         why = f"{failed.reason or failed.code}: {failed.distrust or failed.message}"
@@ -192,8 +206,16 @@ class Streams:
             LOG.warning("%s refused this worker: %s", endpoint, why)
         return why
 
-    def _left(self, endpoint: str) -> str:
+    def _move(self, failed: Failure) -> None:
+        """The namespaces live in another cluster. One that says so of a third is not believed, so
+        that two that point at each other are asked by turns, after a wait."""
         nodes = self._client.endpoints
+        here = self._elsewhere is None
+        self._elsewhere = nodes.elsewhere(failed.values.get("addresses", "")) if here else None
+        self._tried.clear()
+
+    def _left(self, endpoint: str) -> str:
+        nodes = self._nodes
         if self._leader:
             nodes.learn(self._leader)
         elif self._redirected:
@@ -228,7 +250,7 @@ class Streams:
     async def _inquire(self) -> None:
         """Ask another node who leads, and go there. The stream stays where it is unless somebody
         else leads: a leader that is merely slow keeps its workers."""
-        call, here, nodes = self._call, self._endpoint, self._client.endpoints
+        call, here, nodes = self._call, self._endpoint, self._nodes
         others = [one for one in nodes.configured if one != here]
         if call is None or not others:
             return

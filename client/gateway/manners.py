@@ -22,7 +22,10 @@ EVENTS = "text/event-stream"
 TOKEN_MAX = 7_000
 SINGLE = ("Authorization", "Idempotency-Key")
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
-EXPOSED = "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms"
+EXPOSED = (
+    "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms, "
+    "raftsched-cluster"
+)
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id, traceparent"
 
 
@@ -211,7 +214,10 @@ def _wrong(field: str, message: str) -> Refused:
 
 def metadata(answer: Answer[Any]) -> dict[str, str]:
     """What the cluster says of an answer, as headers."""
-    found = {"raftsched-leader": answer.leader, "raftsched-revision": answer.revision}
+    found = {
+        "raftsched-leader": answer.leader, "raftsched-revision": answer.revision,
+        "raftsched-cluster": answer.cluster,
+    }  # fmt: skip
     if answer.term:
         found["raftsched-term"] = str(answer.term)
     if answer.age_ms is not None:

@@ -35,6 +35,10 @@ class NodePort(Protocol):
     def name(self) -> str: ...
 
     @property
+    def cluster(self) -> str:
+        """The cluster's id."""
+
+    @property
     def replica(self) -> AppliedState: ...
 
     @property

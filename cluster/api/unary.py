@@ -265,6 +265,7 @@ class Calls:
         found: list[tuple[str, str | bytes]] = [
             ("raftsched-term", str(node.term)),
             ("raftsched-revision", f"{at}.{END}"),
+            ("raftsched-cluster", node.cluster),
         ]
         leader = node.leader_address
         if leader:

@@ -240,10 +240,8 @@ class WorkerCalls:
         within(request.progress)
         sessions = self.node.sessions
         session = sessions.by_worker.get(request.worker)
-        if session is None:
-            raise refusals.unknown_session(request.worker)
-        if session.lapsing:
-            raise Refused(refusals.session_lapsed(request.worker))
+        if session is None or session.lapsing:
+            raise refusals.no_session(request.worker, lapsed=session is not None)
         session.hear()
         own, foreign = foreign_runs.parted(request.progress, places.only_of(self.node, call))
         stopped = {word.token: foreign_runs.stop(word) for word in foreign}

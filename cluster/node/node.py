@@ -63,7 +63,7 @@ class Node:
     _time_driver: VirtualTimeDriver | None = None
 
     def __init__(self, spec: NodeSpec) -> None:
-        self.spec, self.name = spec, spec.name
+        self.spec, self.name, self.cluster = spec, spec.name, spec.cluster
         self.damage = DamageWatch(spec.name, spec.folder, spec.scrub_rate, self._end)
         self.disk = RealDisk(spec.folder / "consensus")
         self.backups = spec.clear_leftovers()

@@ -189,7 +189,9 @@ def session_taken_over(worker: str) -> Rejection:
     )  # fmt: skip
 
 
-def unknown_session(worker: str) -> Refused:
+def no_session(worker: str, *, lapsed: bool) -> Refused:
+    if lapsed:
+        return Refused(session_lapsed(worker))
     why = "this leader does not know it; say hello again, or call Lease"
     return Refused(_session_lost(worker, "UNKNOWN", why))
 

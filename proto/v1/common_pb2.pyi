@@ -15,8 +15,9 @@ Rules that hold in every service and are not repeated at each call:
   what to do next. options.proto explains both, with what holds where one says nothing.
 * Any node takes any call. A follower passes unary calls on to the leader (at most one hop) and
   answers a worker's stream with a Redirect. Trailing metadata of each answer carries
-  `raftsched-leader` (the leader's address, when known), `raftsched-term` and
-  `raftsched-revision` (the revision the answer is true at, "change.position"). A caller that
+  `raftsched-leader` (the leader's address, when known), `raftsched-term`,
+  `raftsched-revision` (the revision the answer is true at, "change.position") and
+  `raftsched-cluster` (ClusterStatus.cluster_id: whose leader, term and revision). A caller that
   sends the metadata `raftsched-no-forward: 1` is refused with NOT_LEADER instead of being passed
   on. Calls that speak of the node that is asked are `local`: never passed on. A client begins
   with some of the nodes' addresses; all of them stand in ClusterStatus.nodes (client_address).
@@ -42,12 +43,12 @@ Rules that hold in every service and are not repeated at each call:
   long as they like. A call that waits (WaitRun, Lease) is answered a little before its deadline,
   if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
-  FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
-  looked up, an empty name is one that is not found), FIELD_INVALID, LIMIT_EXCEEDED (the request
-  is too large for this call), RATE_LIMITED, NODE_LIMIT, BACKLOG_FULL, NO_QUORUM, NOT_LEADER,
-  DRAINING, STATE_DIVERGED and RULE_FAILED; a write also REQUEST_ID_REUSED, DISK_FULL,
-  LEADER_CHANGED and COMMIT_TIMEOUT; a read DEADLINE_PASSED; and a call that would start or lease
-  a run CLOCK_SKEW.
+  FORBIDDEN, NAMESPACE_NOT_FOUND, NAMESPACE_ELSEWHERE, FIELD_REQUIRED (what is made has no name;
+  where something is looked up, an empty name is one that is not found), FIELD_INVALID,
+  LIMIT_EXCEEDED (the request is too large for this call), RATE_LIMITED, NODE_LIMIT,
+  BACKLOG_FULL, NO_QUORUM, NOT_LEADER, DRAINING, STATE_DIVERGED and RULE_FAILED; a write also
+  REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; a read DEADLINE_PASSED; and a
+  call that would start or lease a run CLOCK_SKEW.
 * Who calls, and whether there is room for them, is decided before the request is read.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
   remembered for at least ten minutes (and for at most one million requests): the same id with
@@ -100,9 +101,13 @@ Rules that hold in every service and are not repeated at each call:
   line, or Server-Sent Events. An unknown field is refused with FIELD_INVALID. What the gateway
   refuses by itself has REQUEST_MALFORMED, ROUTE_NOT_FOUND, METHOD_NOT_ALLOWED,
   MEDIA_UNSUPPORTED, NOT_ACCEPTABLE, CLUSTER_UNREACHABLE, OUTCOME_UNKNOWN or NODE_LIMIT.
-* The nodes share one log today. Should a cluster ever hold several logs, each with its own share
-  of the jobs, then revisions and tokens count per log; so give the run beside the token wherever
-  there is a field for it, and compare revisions only where they came from one call.
+* A namespace lives whole in one cluster, which has one log. There may be several clusters, each
+  with some of the namespaces; then a call about a namespace that lives elsewhere is refused with
+  NAMESPACE_ELSEWHERE, and a client follows that once. Revisions and tokens count per cluster: of
+  two clusters, or of answers with another `raftsched-cluster`, they say nothing of each other. A
+  run has all its tokens from the cluster that its namespace lives in. No call promises to change
+  two namespaces at once, and none spans two clusters. Clusters of this version are alone, and
+  never send this refusal.
 """
 
 from google.protobuf import descriptor as _descriptor

@@ -140,6 +140,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
     older version. Metadata: `member`, `lacks`.
     """
+    ERROR_REASON_NAMESPACE_ELSEWHERE: _ErrorReason.ValueType  # 75
+    """The namespace lives in another cluster. Metadata: `namespace`, `cluster` (its id), `addresses`
+    (where its clients go: "host:port,host:port").
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
     """A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 81
@@ -329,6 +333,10 @@ a change of its spec brings it back.
 ERROR_REASON_MEMBER_LACKS: ErrorReason.ValueType  # 74
 """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
 older version. Metadata: `member`, `lacks`.
+"""
+ERROR_REASON_NAMESPACE_ELSEWHERE: ErrorReason.ValueType  # 75
+"""The namespace lives in another cluster. Metadata: `namespace`, `cluster` (its id), `addresses`
+(where its clients go: "host:port,host:port").
 """
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
 """A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""

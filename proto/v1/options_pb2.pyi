@@ -183,6 +183,11 @@ class _NextEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Next.ValueType],
     """The session is gone: say hello again."""
     NEXT_STOP: _Next.ValueType  # 7
     """The lease is gone: stop the work."""
+    NEXT_OTHER_CLUSTER: _Next.ValueType  # 8
+    """The namespace lives in another cluster: send the call there, to an address that the refusal
+    names. Follow it once in a call or a stream; where that one refuses likewise, begin again here,
+    after a wait.
+    """
 
 class Next(_Next, metaclass=_NextEnumTypeWrapper):
     """What to do next after a refusal. Except for REPEAT nothing was done."""
@@ -203,6 +208,11 @@ NEXT_HELLO: Next.ValueType  # 6
 """The session is gone: say hello again."""
 NEXT_STOP: Next.ValueType  # 7
 """The lease is gone: stop the work."""
+NEXT_OTHER_CLUSTER: Next.ValueType  # 8
+"""The namespace lives in another cluster: send the call there, to an address that the refusal
+names. Follow it once in a call or a stream; where that one refuses likewise, begin again here,
+after a wait.
+"""
 Global___Next: _TypeAlias = Next  # noqa: Y015
 
 @_typing.final

@@ -73,8 +73,9 @@ class WorkerHello(_message.Message):
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Whose runs it takes, 1 to 32. Empty means "default". Namespaces that share a worker get leases
-        in proportion to their weights. One that is not there is misspelt or still to be made, so it is
-        refused with NAMESPACE_NOT_FOUND, unless the worker was `welcomed` before.
+        in proportion to their weights. They live in one cluster (common.proto). One that is not there
+        is misspelt or still to be made, so it is refused with NAMESPACE_NOT_FOUND, unless the worker
+        was `welcomed` before.
         """
 
     @_builtins.property

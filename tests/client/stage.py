@@ -153,6 +153,7 @@ class Node:
                 ("raftsched-term", str(TERM)),
                 ("raftsched-revision", f"{revision}.0"),
                 ("raftsched-age-ms", "12"),
+                ("raftsched-cluster", "c-1"),
             )
         )
 

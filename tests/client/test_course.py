@@ -70,6 +70,35 @@ def test_each_try_asks_the_next_node() -> None:
     assert asked == ["a:1", "b:1", "c:1"] * 2
 
 
+def elsewhere(addresses: str) -> Failure:
+    return refusal("NAMESPACE_ELSEWHERE", "FAILED_PRECONDITION", values={"addresses": addresses})
+
+
+def test_a_namespace_that_lives_elsewhere_is_followed_there_once() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+    tried = course(nodes=nodes)
+    assert tried.next_try(0.0).address == "a:1"
+    assert tried.failed(elsewhere("x:1,y:1"), 0.0) == 0.0
+    assert tried.next_try(0.0).address == "x:1"
+    tried.failed(refusal("NO_QUORUM"), 0.0)
+    assert tried.next_try(0.0).address == "y:1"
+
+    with pytest.raises(Conflict, match="no"):
+        tried.failed(elsewhere("a:1"), 0.0)
+    # What other namespaces need has not changed.
+    assert course(nodes=nodes).next_try(0.0).address in ("a:1", "b:1")
+    assert not nodes.leader
+
+
+@pytest.mark.parametrize("addresses", ["", "http://x/y", "x:1"])
+def test_another_cluster_that_may_not_be_asked_is_not(addresses: str) -> None:
+    tried = course(nodes=Endpoints(("a:1",), may_learn=lambda address: False))
+    tried.next_try(0.0)
+
+    with pytest.raises(Conflict, match="no"):
+        tried.failed(elsewhere(addresses), 0.0)
+
+
 def test_the_next_call_asks_who_answered_last_and_then_the_leader() -> None:
     nodes = Endpoints(("a:1", "b:1", "c:1"))
     first = course(nodes=nodes)
@@ -366,6 +395,8 @@ def test_all_calls_of_the_contracts_are_found_by_their_request() -> None:
 def test_every_reason_of_the_contracts_makes_an_error_that_says_whose_fault_it_is() -> None:
     kinds: dict[int, type[RaftschedError]] = {
         Next.NEXT_CHANGE: CallerError,
+        # Followed once, and then no other try helps.
+        Next.NEXT_OTHER_CLUSTER: CallerError,
         Next.NEXT_STOP: LeaseLost,
         Next.NEXT_HELLO: SessionLost,
     }

@@ -68,7 +68,7 @@ def test_a_reason_has_a_status_over_http() -> None:
     # Those that are not the one of their code, as google.rpc.Code names it.
     own = {
         "ETAG_MISMATCH": 412, "REQUEST_ID_REUSED": 422, "METHOD_NOT_ALLOWED": 405,
-        "MEDIA_UNSUPPORTED": 415, "NOT_ACCEPTABLE": 406,
+        "MEDIA_UNSUPPORTED": 415, "NOT_ACCEPTABLE": 406, "NAMESPACE_ELSEWHERE": 421,
     }  # fmt: skip
     found = {rules.word: rules.http_status for rules in reasons()}
     assert own.items() <= found.items()

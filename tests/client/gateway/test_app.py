@@ -94,7 +94,8 @@ async def test_what_is_created_has_a_place_and_an_etag(gateway: Served) -> None:
     assert (made.status, made.headers["location"]) == (201, "/v1/jobs/report")
     got = await gateway.ask("GET", made.headers["location"])
     assert got.headers["etag"] == made.headers["etag"] == f'"{got.body["etag"]}"'
-    assert {"raftsched-leader", "raftsched-revision", "raftsched-term"} <= {*got.headers}
+    said = {"raftsched-leader", "raftsched-revision", "raftsched-term", "raftsched-cluster"}
+    assert said <= {*got.headers}
     assert got.headers["cache-control"] == "no-store"
     head = await gateway.ask("HEAD", "/v1/jobs/report")
     assert (head.status, head.body, head.headers["etag"]) == (200, None, got.headers["etag"])

@@ -10,8 +10,10 @@ from typing import Any, Self, TypeVar
 import grpc
 import grpc.aio
 
+from raftsched.cluster.api.status import DETAILS, code_of, details_of
 from raftsched.proto.v1 import worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop, WorkRequest, WorkResponse
+from raftsched.statemachine.core.rejection import Reason, Rejection
 
 T = TypeVar("T")
 
@@ -40,12 +42,15 @@ class Node:
         self.acknowledges = True
         self.leader = ""
         self.refusal: grpc.StatusCode | None = None
+        # Where the namespaces live instead.
+        self.elsewhere = ""
         self.mute = False
         # Whom this node names to who asks it, and how often it was asked.
         self.names, self.inquiries = "", 0
         self._outbox: asyncio.Queue[WorkResponse | None] = asyncio.Queue()
         self._news = asyncio.Condition()
         self._token = 0
+        self.asked = 0
         self.address = ""
 
     async def __aenter__(self) -> Self:
@@ -124,6 +129,8 @@ class Node:
         self.metadata = dict(context.invocation_metadata() or ())
         if self.refusal is not None:
             await context.abort(self.refusal, "not you")
+        if self.elsewhere:
+            await self._refuse_as_elsewhere(context)
         if self.leader:
             yield WorkResponse(redirect=worker_pb2.Redirect(leader=self.leader, reason="follower"))
             return
@@ -147,6 +154,16 @@ class Node:
         context.set_trailing_metadata((("raftsched-leader", self.names),) if self.names else ())
         await context.abort(grpc.StatusCode.UNAVAILABLE, "this node does not lead")
         return worker_pb2.HeartbeatResponse()
+
+    async def _refuse_as_elsewhere(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        rejection = Rejection(
+            Reason.ERROR_REASON_NAMESPACE_ELSEWHERE,
+            "it lives elsewhere",
+            {"namespace": "default", "cluster": "c-2", "addresses": self.elsewhere},
+        )
+        self.asked += 1
+        context.set_trailing_metadata(((DETAILS, details_of(rejection)),))
+        await context.abort(code_of(rejection), "it lives elsewhere")
 
     async def _read(
         self, requests: AsyncIterator[WorkRequest], context: grpc.aio.ServicerContext[Any, Any]

@@ -428,6 +428,30 @@ async def test_a_node_that_leads_no_more_and_knows_no_leader_is_not_asked_next()
     assert len(first.hellos) == 1
 
 
+async def test_a_worker_follows_its_namespaces_to_another_cluster() -> None:
+    async with Node() as home, Node() as other:
+        home.elsewhere = other.address
+        worker = Worker(home.address)
+        worker.handler("h")(lambda: 1)
+        async with serving(worker):
+            assert (await other.ended(other.lease())).success.result.data == b"1"
+    assert home.asked == 1
+
+
+async def test_two_clusters_that_point_at_each_other_are_asked_by_turns_with_waits() -> None:
+    async with Node() as home, Node() as other:
+        home.elsewhere, other.elsewhere = other.address, home.address
+        worker = Worker(home.address)
+        worker.handler("h")(lambda: 1)
+        async with serving(worker):
+            async with asyncio.timeout(PATIENCE_S):
+                while min(home.asked, other.asked) < 3:
+                    await asyncio.sleep(0.01)
+            assert abs(home.asked - other.asked) <= 1
+            home.elsewhere = ""
+            assert (await home.ended(home.lease())).success.result.data == b"1"
+
+
 async def test_an_address_where_nobody_listens_is_passed_over() -> None:
     async with Node() as node:
         worker = Worker(["127.0.0.1:1", node.address])

@@ -202,6 +202,10 @@ class FakeNode:
         )
 
     @property
+    def cluster(self) -> str:
+        return "c-1"
+
+    @property
     def leader_address(self) -> str:
         leader = self._believes or self.world.leader
         return leader.address if leader else ""

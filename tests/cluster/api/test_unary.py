@@ -57,6 +57,7 @@ async def test_each_answer_says_who_leads_and_what_it_is_true_at(start: Start) -
         "raftsched-leader": served.address,
         "raftsched-term": "1",
         "raftsched-revision": "1.2147483647",
+        "raftsched-cluster": "c-1",
     }
     call = jobs(served).GetJob(job_pb2.GetJobRequest(job="report", read=STALE))
     await call
