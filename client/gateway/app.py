@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from google.protobuf.json_format import MessageToDict
@@ -36,6 +38,8 @@ logger = logging.getLogger("raftsched.gateway")
 access = logging.getLogger("raftsched.gateway.access")
 # As nginx has it: whoever asked left before the answer. Only the log shows it.
 LEFT = 499
+# An access token, and the secret that makes the first one.
+SECRET = re.compile(r"(rsb?_)[A-Za-z0-9_-]{20,}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -321,8 +325,9 @@ class Gateway:
         media = manners.check_accept(exchange.headers, streams.OFFERED)
         client, token = self._caller(exchange.headers)
         request, _ = await self._request(exchange, binding, values)
-        if streams.resume(request, exchange.headers.get("last-event-id", "").strip()):
-            await streams.check_place(client, request, token)
+        last = exchange.headers.get("last-event-id", "").strip()
+        if streams.resume(request, last) or streams.has_place(request):
+            await streams.check_place(client, request, token, "Last-Event-ID" if last else "after")
         with self._streams.taken(exchange.address):
             rest = streams.messages(client, request, token, client.timeout)
             async with aclosing(rest):
@@ -442,7 +447,9 @@ async def _left(exchange: Exchange) -> None:
 
 
 def _logged(path: str) -> str:
-    return path[:500]
+    """A path without the secrets that somebody has pasted into it, however they are spelled."""
+    plain = unquote(path, errors="replace")
+    return SECRET.sub(r"\1...", plain)[:500]
 
 
 def log(exchange: Exchange) -> None:

@@ -47,7 +47,12 @@ def resume(request: Any, last_event: str) -> bool:
     return True
 
 
-async def check_place(client: AsyncClient, request: Any, token: str) -> None:
+def has_place(request: Any) -> bool:
+    """Whether a stream is to begin behind a place that its query names."""
+    return "after" in request.DESCRIPTOR.fields_by_name and request.HasField("after")
+
+
+async def check_place(client: AsyncClient, request: Any, token: str, named: str) -> None:
     """Refuse a place that has not come yet, at which a stream would wait in silence."""
     asked = event_pb2.ListEventsRequest(
         namespace=request.namespace, filter=request.filter, after=request.after, page_size=1
@@ -57,8 +62,8 @@ async def check_place(client: AsyncClient, request: Any, token: str) -> None:
     except RaftschedError as error:
         if error.reason != "FIELD_INVALID":
             raise
-        fault = f"{error.message}; open the stream without Last-Event-ID"
-        raise field_faults([FieldFault("Last-Event-ID", "FIELD_INVALID", fault)]) from error
+        fault = f"{error.message}; open the stream without {named}"
+        raise field_faults([FieldFault(named, "FIELD_INVALID", fault)]) from error
 
 
 async def messages(

@@ -111,9 +111,12 @@ def request_of(
     request, reader = binding.call.request(), Reader()
     if body is not None:
         _fill_body(request, binding.body, body, reader)
+    seen = set[str]()
     for name, texts in query.items():
         there = _own_name(request, name)
-        if there in values:
+        if there in seen:
+            reader.note(there, "it stands in the query in two spellings; keep one of them")
+        elif there in values:
             reader.note(there, "it stands in the path; take it out of the query")
         elif binding.body not in ("", "*") and there.split(".")[0] == binding.body:
             reader.note(there, "it stands in the body; take it out of the query")
@@ -121,6 +124,7 @@ def request_of(
             reader.note(there, "it stands in the body and in the query; keep one of them")
         else:
             reader.put_text(request, name, texts, there)
+        seen.add(there)
     for name, text in values.items():
         _fill_path(request, name, text, reader)
     if reader.faults:

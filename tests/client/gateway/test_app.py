@@ -360,6 +360,32 @@ async def test_the_log_shows_no_secrets(
     assert line["ms"] >= 0
 
 
+@pytest.mark.parametrize("pasted", ["rs_", "rsb_", "rs%5F", "%72s_"])
+async def test_the_log_shows_no_secret_that_stands_in_the_path(
+    gateway: Served, caplog: pytest.LogCaptureFixture, pasted: str
+) -> None:
+    secret = "4Yh-x_" * 7
+    with caplog.at_level(logging.INFO, "raftsched.gateway.access"):
+        await gateway.ask("GET", f"/v1/jobs/{pasted}{secret}?x={pasted}{secret}")
+        await gateway.ask("GET", "/v1/jobs/rs_short")
+    first, second = (
+        json.loads(Lines().format(one))
+        for one in caplog.records
+        if one.name == "raftsched.gateway.access"
+    )
+    assert secret not in json.dumps(first)
+    assert first["path"] in ("/v1/jobs/rs_...", "/v1/jobs/rsb_...")
+    assert second["path"] == "/v1/jobs/rs_short"
+
+
+async def test_a_field_of_the_query_in_two_spellings_is_refused(gateway: Served) -> None:
+    """Which of them counts nobody can know."""
+    found = await gateway.ask("GET", "/v1/jobs?page_size=1&pageSize=2")
+    assert found.status == 400
+    assert "page_size" in found.body["error"]["message"]
+    assert "two spellings" in found.body["error"]["message"]
+
+
 async def test_there_is_room_for_so_many_waits_and_for_requests_beside_them(stage: Stage) -> None:
     async with serving(stage.endpoints, Settings(Limits(streams=1, requests=2))) as gateway:
         await gateway.ask("POST", "/v1/jobs", JOB)

@@ -152,6 +152,9 @@ async def test_what_cannot_begin_has_a_status_of_its_own(gateway: Served, stage:
         assert answer.status == 400
         error = (await answer.json())["error"]
         assert error["message"].startswith("Last-Event-ID: after has not come yet; open")
+    ahead = await gateway.ask("GET", "/v1/events:watch?after.change=999999999")
+    assert ahead.status == 400
+    assert ahead.body["error"]["message"].startswith("after: after has not come yet")
     for wrong in ("x", "1.x", "9" * 40):
         async with watching(gateway, Last_Event_ID=wrong) as answer:
             assert answer.status == 400
