@@ -19,6 +19,7 @@ from ..proto.v1 import (
 )
 from .calls import (
     alerts,
+    bulk,
     dead_letters,
     imports,
     jobs,
@@ -33,6 +34,7 @@ from .calls import (
 from .firing import dispatch, namespace_deletion, set_time
 from .model.request import (
     Again,
+    Bulk,
     Called,
     CreateToken,
     DropEntry,
@@ -105,6 +107,9 @@ RULES: dict[type, Rule] = {
     dead_letter_pb2.RequeueDeadLettersRequest: dead_letters.all_at_once,
     dead_letter_pb2.PurgeDeadLettersRequest: dead_letters.all_at_once,
     Letters: dead_letters.some,
+    job_pb2.ChangeJobsRequest: bulk.all_at_once,
+    run_pb2.ChangeRunsRequest: bulk.all_at_once,
+    Bulk: bulk.some,
     queue_pb2.UpdateQueueRequest: queues.update,
     queue_pb2.PauseQueueRequest: queues.pause,
     queue_pb2.ResumeQueueRequest: queues.resume,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-from ...proto.v1 import run_pb2
+from ...proto.v1 import common_pb2, run_pb2
 from ..errors import ResultMismatch, RunFailed, RunNotEnded
 from ..options import Reading, Writing
-from ..values import Length, duration, value_of
+from ..values import Length, choice, duration, value_of
 from .service import AsyncService
 
 if TYPE_CHECKING:
@@ -172,6 +172,25 @@ class AsyncRuns(AsyncService):
         """
         request = run_pb2.CancelRunRequest(run=run, reason=reason, grace=duration(grace))
         return await self._run(request, options)
+
+    async def change_all(
+        self,
+        change: Literal["cancel", "terminate", "retry"],
+        filter: str,
+        reason: str = "",
+        *,
+        grace: Length | None = None,
+        **options: Unpack[Writing],
+    ) -> common_pb2.BulkChange:
+        """Do the same to all runs under way that fit a filter (an empty one: all), each alone.
+
+        The answer counts them, and names some; with `validate_only` it counts what fits.
+
+        print((await client.runs.change_all("cancel", "job=report AND state=PENDING")).changed)
+        """
+        request = run_pb2.ChangeRunsRequest(filter=filter, reason=reason, grace=duration(grace))
+        request.change = choice(run_pb2.ChangeRunsRequest.Change, "CHANGE_", change)
+        return await self._change_all(request, options)
 
     async def terminate(self, run: str, reason: str = "", **options: Unpack[Writing]) -> AsyncRun:
         """End a run now, without asking its worker.

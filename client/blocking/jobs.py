@@ -104,6 +104,26 @@ class Jobs(Service):
         request = job_pb2.PauseJobRequest(job=job, reason=reason, until=timestamp(until), etag=etag)
         return self._send(request, job_pb2.Job, options)
 
+    def change_all(
+        self,
+        change: Literal["pause", "resume", "trigger", "delete"],
+        filter: str,
+        reason: str = "",
+        *,
+        until: datetime | None = None,
+        **options: Unpack[Writing],
+    ) -> common_pb2.BulkChange:
+        """Do the same to all jobs that fit a filter (an empty one: all), each alone.
+
+        The answer counts them, and names some; with `validate_only` it counts what fits.
+
+        done = client.jobs.change_all("pause", "labels.team=billing", "month end")
+        print(done.changed, [failure.name for failure in done.failures])
+        """
+        request = job_pb2.ChangeJobsRequest(filter=filter, reason=reason, until=timestamp(until))
+        request.change = choice(job_pb2.ChangeJobsRequest.Change, "CHANGE_", change)
+        return self._change_all(request, options)
+
     def resume(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
         """Fire again.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from ...proto.v1 import common_pb2
 from ..options import EachCall, fill, of_the_call
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=Message)
 PAGE_SIZE = 1_000
+# As the contract has them for one step.
+FAILURES, SAMPLE = 100, 20
 
 
 def checked(limit: int | None) -> int | None:
@@ -36,6 +39,23 @@ class Service:
     def _send(self, request: Message, kind: type[Answer], options: EachCall) -> Answer:
         fill(request, options, self._client.namespace)
         return cast(Answer, self._client.call(request, **of_the_call(options)))
+
+    def _change_all(self, request: Any, options: EachCall) -> common_pb2.BulkChange:  # noqa: ANN401  # Of jobs or of runs.
+        """All steps of a change as one; on trial the cluster only speaks of the first."""
+        given: Any = dict(options)
+        request_id, steps, done = given.pop("request_id", ""), 0, common_pb2.BulkChange()
+        while True:
+            if request_id:
+                given["request_id"] = f"{request_id}.{steps}"
+            step = self._send(request, common_pb2.BulkChange, given)
+            if request.validate_only:
+                return step
+            done.changed, done.failed = done.changed + step.changed, done.failed + step.failed
+            done.failures.extend(step.failures[: max(0, FAILURES - len(done.failures))])
+            done.sample.extend(step.sample[: max(0, SAMPLE - len(done.sample))])
+            request.page_token, steps = step.next_page_token, steps + 1
+            if not step.next_page_token:
+                return done
 
     def _items(
         self,

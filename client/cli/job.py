@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import files
+from . import change, files
 from . import messages as m
 from . import preview as foresight
 from .clean import echo
@@ -27,6 +27,7 @@ BACKFILL_RATE = 60  # Runs a minute, where none are named.
 BACKFILL_RATE_MAX = 60_000
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
 NAME = click.argument("name", type=JOB)
+MAYBE = click.argument("name", type=JOB, required=False, default="", metavar="[NAME]")
 # What a value in a filter may not have unless it stands in quotes.
 QUOTED = re.compile(r'[\s()"\\]|^=')
 
@@ -138,13 +139,27 @@ def list_(session: Session, name: str, text: str, label: tuple[str, ...], **give
     job, "delete",
     "raftsched job delete report --yes",
     "raftsched job delete -l team=billing --dry-run",
+    "raftsched job delete --filter 'state=FINISHED AND owner=ann'",
     writes=True, destroys=True,
 )  # fmt: skip
 @click.argument("names", nargs=-1, type=JOB, metavar="[NAME...]")
 @click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="All with this label.")
+@change.FILTER
 @click.option("--etag", default="", help="Only this version of the job.")
-def delete(session: Session, names: tuple[str, ...], label: tuple[str, ...], etag: str) -> None:
+def delete(
+    session: Session,
+    names: tuple[str, ...],
+    label: tuple[str, ...],
+    fitting: str | None,
+    etag: str,
+) -> None:
     """Delete jobs with their history. Runs under way are cancelled."""
+    if fitting is not None and label:
+        raise wrong_use("a label and --filter exclude each other", "", "labels.KEY=VALUE in it")
+    if fitting is not None and change.is_by_filter(names, fitting, "raftsched job delete"):
+        several = of_jobs(session, fitting, "delete")
+        change.change(session, several, "job", "delete", "deleted, with history")
+        return
     if bool(names) == bool(label):
         raise wrong_use(
             "no option names the jobs to delete", "name them, or a label, not both",
@@ -170,14 +185,25 @@ def delete(session: Session, names: tuple[str, ...], label: tuple[str, ...], eta
 @command(
     job, "pause",
     "raftsched job pause report --reason 'database migration' --until +2h",
-    writes=True,
+    "raftsched job pause --filter 'queue=mail OR labels.team=billing'",
+    writes=True, destroys=True,
 )  # fmt: skip
-@NAME
+@MAYBE
+@change.FILTER
 @click.option("--reason", default="", help="For people.")
 @click.option("--until", type=Instant(), help="Resume by itself then.")
 @click.option("--etag", default="", help="Only this version of the job.")
-def pause(session: Session, name: str, reason: str, until: int | None, etag: str) -> None:
-    """Stop a job from firing. Runs under way go on."""
+def pause(
+    session: Session, name: str, fitting: str | None, reason: str, until: int | None, etag: str
+) -> None:
+    """Stop a job, or all that fit a filter, from firing. Runs under way go on."""
+    if change.is_by_filter(name, fitting, "raftsched job pause"):
+        several = of_jobs(session, fitting, "pause")
+        several.reason = reason
+        if until is not None:
+            several.until.CopyFrom(timestamp(until))
+        change.change(session, several, "job", "pause", "paused")
+        return
     request = session.write(
         m.job_pb2.PauseJobRequest(
             namespace=session.namespace, job=name, reason=reason, etag=etag,
@@ -188,14 +214,24 @@ def pause(session: Session, name: str, reason: str, until: int | None, etag: str
     session.done(paused, f"Job {name} paused.", then=f"raftsched job resume {name}")
 
 
-@command(job, "resume", "raftsched job resume report", writes=True)
-@NAME
+@command(
+    job, "resume",
+    "raftsched job resume report",
+    "raftsched job resume --filter 'queue=mail'",
+    writes=True, destroys=True,
+)  # fmt: skip
+@MAYBE
+@change.FILTER
 @click.option("--etag", default="", help="Only this version of the job.")
-def resume(session: Session, name: str, etag: str) -> None:
-    """Let a paused job fire again. What was missed is treated by its misfire policy.
+def resume(session: Session, name: str, fitting: str | None, etag: str) -> None:
+    """Let paused jobs fire again. What was missed is treated by their misfire policy.
 
-    Also brings back a job that stands still after 'raftsched cluster set-time'.
+    With a name it also brings back a job that stands still after 'raftsched cluster set-time'.
     """
+    if change.is_by_filter(name, fitting, "raftsched job resume"):
+        several = of_jobs(session, fitting, "resume")
+        change.change(session, several, "job", "resume", "resumed")
+        return
     request = session.write(
         m.job_pb2.ResumeJobRequest(namespace=session.namespace, job=name, etag=etag)
     )
@@ -223,9 +259,11 @@ def repair(session: Session, name: str, etag: str) -> None:
     job, "trigger",
     "raftsched job trigger report --payload '{\"day\": \"2026-11-17\"}'",
     "raftsched run wait $(raftsched job trigger report -o name)",
-    writes=True,
+    "raftsched job trigger --filter 'labels.team=billing AND last_state=FAILED'",
+    writes=True, destroys=True,
 )  # fmt: skip
-@NAME
+@MAYBE
+@change.FILTER
 @click.option("--payload", "text", metavar="TEXT|@FILE", help="Instead of the job's own.")
 @CONTENT_TYPE
 @click.option("--priority", type=click.Choice(("high", "medium", "low")), help="Likewise.")
@@ -255,12 +293,19 @@ def repair(session: Session, name: str, etag: str) -> None:
 )
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
-    session: Session, name: str, text: str | None, content_type: str | None,
+    session: Session, name: str, fitting: str | None, text: str | None, content_type: str | None,
     priority: str | None, queue: str, concurrency_key: str, labels: tuple[str, ...],
     traceparent: str, tracestate: str, due: int | None, unique_key: str,
     if_taken: str | None, hold_key: int | None, if_running: str | None, force: bool,
 ) -> None:  # fmt: skip
-    """Start a run of a job manually."""
+    """Start a run of a job, or of all that fit a filter, manually."""
+    if change.is_by_filter(name, fitting, "raftsched job trigger"):
+        given = (text, content_type, priority, queue, concurrency_key, due, unique_key, if_taken)
+        if any((*given, hold_key, if_running, force, labels, traceparent, tracestate)):
+            raise wrong_use("other options with --filter", "runs are as their jobs say", "--filter")
+        several = of_jobs(session, fitting, "trigger")
+        change.change(session, several, "job", "trigger", "triggered")
+        return
     request = m.job_pb2.TriggerJobRequest(
         namespace=session.namespace,
         job=name,
@@ -272,8 +317,8 @@ def trigger(
     if traceparent or tracestate:
         request.trace_context.traceparent = traceparent
         request.trace_context.tracestate = tracestate
-    if (given := payload(text, content_type)) is not None:
-        request.payload.CopyFrom(given)
+    if (sent := payload(text, content_type)) is not None:
+        request.payload.CopyFrom(sent)
     if priority:
         request.priority = enum_number(m.common_pb2.Priority.DESCRIPTOR, priority)  # type: ignore[assignment]
     if due is not None:
@@ -417,6 +462,14 @@ def skip(
     )
     at = session.out.look.time(scheduled)
     session.done(changed, f"{at} of job {name} is {did}.", then=f"raftsched job next {name}")
+
+
+def of_jobs(session: Session, text: str | None, word: str) -> job_pb2.ChangeJobsRequest:
+    """A change of all jobs that fit."""
+    request = m.job_pb2.ChangeJobsRequest(namespace=session.namespace, filter=text or "")
+    kinds = m.job_pb2.ChangeJobsRequest.Change.DESCRIPTOR
+    request.change = enum_number(kinds, word)  # type: ignore[assignment]
+    return request
 
 
 def condition(text: str, labels: tuple[str, ...] = (), /, **equal: str | None) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from . import change
 from . import messages as m
 from .exits import Exit, Trouble
 from .job import RUN_STATES, condition, show_explanation
@@ -17,6 +18,7 @@ from .lazy import ExampleGroup
 from .names import FLOW, JOB, QUEUE, RUN, WORKER
 from .options import command
 from .session import Session
+from .spec import enum_number
 from .times import Length, duration, length_text
 
 if TYPE_CHECKING:
@@ -181,16 +183,26 @@ def logs(session: Session, run_id: str, follow: bool) -> None:
 @command(
     run, "cancel",
     "raftsched run cancel report.17.1763456400000 --reason 'wrong input'",
-    writes=True,
+    "raftsched run cancel --filter 'job=report AND state=PENDING'",
+    writes=True, destroys=True,
 )  # fmt: skip
-@click.argument("run_ids", type=RUN, nargs=-1, required=True, metavar="RUN...")
+@click.argument("run_ids", type=RUN, nargs=-1, metavar="[RUN...]")
+@change.FILTER
 @click.option("--reason", default="", help="For people.")
 @click.option("--grace", type=Length(), help="How long a running one has to stop.  [30s]")
 @click.option("--now", is_flag=True, help="Do not ask its worker.")
 def cancel(
-    session: Session, run_ids: tuple[str, ...], reason: str, grace: int | None, now: bool
-) -> None:
+    session: Session, run_ids: tuple[str, ...], fitting: str | None, reason: str,
+    grace: int | None, now: bool,
+) -> None:  # fmt: skip
     """End runs: those that wait at once, running ones through their worker."""
+    if change.is_by_filter(run_ids, fitting, "raftsched run cancel"):
+        several = of_runs(session, fitting, "terminate" if now else "cancel")
+        several.reason = reason
+        if grace is not None and not now:
+            several.grace.CopyFrom(duration(grace))
+        change.change(session, several, "run", "cancel", "cancelled")
+        return
     for run_id in run_ids:
         request: m.run_pb2.TerminateRunRequest | m.run_pb2.CancelRunRequest
         if now:
@@ -205,10 +217,27 @@ def cancel(
         session.done(ended, f"Run {run_id} {told}.")
 
 
-@command(run, "retry", "raftsched run retry report.17.1763456400000", writes=True)
-@click.argument("run_ids", type=RUN, nargs=-1, required=True, metavar="RUN...")
-def retry(session: Session, run_ids: tuple[str, ...]) -> None:
-    """Begin the next attempt of a run that waits for it now."""
+def of_runs(session: Session, text: str | None, word: str) -> m.run_pb2.ChangeRunsRequest:
+    """A change of all runs under way that fit."""
+    request = m.run_pb2.ChangeRunsRequest(namespace=session.namespace, filter=text or "")
+    kinds = m.run_pb2.ChangeRunsRequest.Change.DESCRIPTOR
+    request.change = enum_number(kinds, word)  # type: ignore[assignment]
+    return request
+
+
+@command(
+    run, "retry",
+    "raftsched run retry report.17.1763456400000",
+    "raftsched run retry --filter 'kind=ConnectionError'",
+    writes=True, destroys=True,
+)  # fmt: skip
+@click.argument("run_ids", type=RUN, nargs=-1, metavar="[RUN...]")
+@change.FILTER
+def retry(session: Session, run_ids: tuple[str, ...], fitting: str | None) -> None:
+    """Begin the next attempt of runs that wait for it now."""
+    if change.is_by_filter(run_ids, fitting, "raftsched run retry"):
+        change.change(session, of_runs(session, fitting, "retry"), "run", "retry", "retried")
+        return
     for run_id in run_ids:
         request = session.write(m.run_pb2.RetryRunRequest(namespace=session.namespace, run=run_id))
         again = session.ask(request, m.run_pb2.Run, f"retry run {run_id}")

@@ -40,11 +40,8 @@ WAIT_MAX_S = 60.0
 LOOKED_S = 1.0
 REASON_CHARS = 256
 LOOKED_AT = 1_000  # Workers for one page, some 10 ms of the loop; the next one goes on.
-FIELDS = {
-    "queue": filters.TEXT,
-    "labels.": filters.TEXT,
-    "draining": filters.Field(words=("true", "false")),
-}
+BOOL = filters.Field(words=("true", "false"))
+FIELDS = {"queue": filters.TEXT, "labels.": filters.TEXT, "draining": BOOL}
 Stop = worker_pb2.Stop
 Ack = worker_pb2.ResultAck
 

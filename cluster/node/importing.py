@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...proto.v1 import dead_letter_pb2, job_pb2
+from ...proto.v1 import dead_letter_pb2, job_pb2, run_pb2
 from ...statemachine.calls import imports
 from ...statemachine.core.rejection import Rejection
-from ...statemachine.model.request import Imported, ImportSome, Letters
+from ...statemachine.model.request import Bulk, Imported, ImportSome, Letters
 from .pending import PendingRequest
 
 OF_LETTERS = (
     dead_letter_pb2.RequeueDeadLettersRequest, dead_letter_pb2.PurgeDeadLettersRequest,
 )  # fmt: skip
 
-DIVIDED = (job_pb2.ImportJobsRequest, *OF_LETTERS)
+OF_BULK = (job_pb2.ChangeJobsRequest, run_pb2.ChangeRunsRequest)
+DIVIDED = (job_pb2.ImportJobsRequest, *OF_LETTERS, *OF_BULK)
 
 
 def divide(part: PendingRequest, go_on: Callable[[PendingRequest, object], None]) -> None:
@@ -34,15 +35,19 @@ def divide(part: PendingRequest, go_on: Callable[[PendingRequest, object], None]
     if isinstance(body, job_pb2.ImportJobsRequest):
         importing = Importing(body, last, lost, lambda rest: go_on(part, rest))
         part.body, part.answer = importing.rest, importing.answer
-    elif isinstance(body, OF_LETTERS):
+    else:
 
         def look_on(reply: object) -> None:
-            if isinstance(reply, Letters):
+            if isinstance(reply, Letters | Bulk):
                 go_on(part, reply)
             else:
                 last(reply)
 
-        part.body, part.answer = Letters(body), look_on
+        if isinstance(body, OF_LETTERS):
+            part.body = Letters(body)
+        elif isinstance(body, OF_BULK):
+            part.body = Bulk(body)
+        part.answer = look_on
 
 
 class Importing:

@@ -24,21 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19raftsched/v1/common.proto\x12\x0craftsched.v1\"k\n\x0bReadOptions\x12.\n\x0b\x63onsistency\x18\x01 \x01(\x0e\x32\x19.raftsched.v1.Consistency\x12,\n\x0cmin_revision\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\",\n\x08Revision\x12\x0e\n\x06\x63hange\x18\x01 \x01(\x03\x12\x10\n\x08position\x18\x02 \x01(\x05\"=\n\x07Payload\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_type\x18\x02 \x01(\t\x12\x0e\n\x06hidden\x18\x03 \x01(\x08*_\n\x0b\x43onsistency\x12\x1b\n\x17\x43ONSISTENCY_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSISTENCY_LINEARIZABLE\x10\x01\x12\x15\n\x11\x43ONSISTENCY_STALE\x10\x02*^\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x11\n\rPRIORITY_HIGH\x10\x01\x12\x13\n\x0fPRIORITY_MEDIUM\x10\x02\x12\x10\n\x0cPRIORITY_LOW\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19raftsched/v1/common.proto\x12\x0craftsched.v1\"k\n\x0bReadOptions\x12.\n\x0b\x63onsistency\x18\x01 \x01(\x0e\x32\x19.raftsched.v1.Consistency\x12,\n\x0cmin_revision\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\",\n\x08Revision\x12\x0e\n\x06\x63hange\x18\x01 \x01(\x03\x12\x10\n\x08position\x18\x02 \x01(\x05\"=\n\x07Payload\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x14\n\x0c\x63ontent_type\x18\x02 \x01(\t\x12\x0e\n\x06hidden\x18\x03 \x01(\x08\"\xef\x01\n\nBulkChange\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x03\x12\x32\n\x08\x66\x61ilures\x18\x03 \x03(\x0b\x32 .raftsched.v1.BulkChange.Failure\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\x12\x0f\n\x07matched\x18\x05 \x01(\x03\x12\x18\n\x10matched_is_exact\x18\x06 \x01(\x08\x12\x0e\n\x06sample\x18\x07 \x03(\t\x1a\x38\n\x07\x46\x61ilure\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*_\n\x0b\x43onsistency\x12\x1b\n\x17\x43ONSISTENCY_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSISTENCY_LINEARIZABLE\x10\x01\x12\x15\n\x11\x43ONSISTENCY_STALE\x10\x02*^\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x11\n\rPRIORITY_HIGH\x10\x01\x12\x13\n\x0fPRIORITY_MEDIUM\x10\x02\x12\x10\n\x0cPRIORITY_LOW\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONSISTENCY']._serialized_start=261
-  _globals['_CONSISTENCY']._serialized_end=356
-  _globals['_PRIORITY']._serialized_start=358
-  _globals['_PRIORITY']._serialized_end=452
+  _globals['_CONSISTENCY']._serialized_start=503
+  _globals['_CONSISTENCY']._serialized_end=598
+  _globals['_PRIORITY']._serialized_start=600
+  _globals['_PRIORITY']._serialized_end=694
   _globals['_READOPTIONS']._serialized_start=43
   _globals['_READOPTIONS']._serialized_end=150
   _globals['_REVISION']._serialized_start=152
   _globals['_REVISION']._serialized_end=196
   _globals['_PAYLOAD']._serialized_start=198
   _globals['_PAYLOAD']._serialized_end=259
+  _globals['_BULKCHANGE']._serialized_start=262
+  _globals['_BULKCHANGE']._serialized_end=501
+  _globals['_BULKCHANGE_FAILURE']._serialized_start=445
+  _globals['_BULKCHANGE_FAILURE']._serialized_end=501
 # @@protoc_insertion_point(module_scope)

@@ -110,8 +110,10 @@ Rules that hold in every service and are not repeated at each call:
   never send this refusal.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -280,3 +282,85 @@ class Payload(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Payload: _TypeAlias = Payload  # noqa: Y015
+
+@_typing.final
+class BulkChange(_message.Message):
+    """What came of a change of all that fits a filter, step by step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Failure(_message.Message):
+        """One that was not changed."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        MESSAGE_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        """Its name or id."""
+        reason: _builtins.str
+        """Why, as in ErrorReason without its prefix, such as "HAS_DEPENDENTS"."""
+        message: _builtins.str
+        """For people."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            reason: _builtins.str = ...,
+            message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "name", b"name", "reason", b"reason"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MATCHED_FIELD_NUMBER: _builtins.int
+    MATCHED_IS_EXACT_FIELD_NUMBER: _builtins.int
+    SAMPLE_FIELD_NUMBER: _builtins.int
+    changed: _builtins.int
+    """How many were changed in this step, or with `validate_only` would be in the first one."""
+    failed: _builtins.int
+    """How many fit and were refused."""
+    next_page_token: _builtins.str
+    """More may fit: call again with it. Empty: all that is there was looked at. A step may change
+    nothing and have one. With `validate_only` always empty.
+    """
+    matched: _builtins.int
+    """With `validate_only`: how many fit in all."""
+    matched_is_exact: _builtins.bool
+    """With `validate_only`: `matched` is all there are. Otherwise it is those among the first 20,000
+    that were looked at, and there may be more.
+    """
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BulkChange.Failure]:
+        """The first 100 of these."""
+
+    @_builtins.property
+    def sample(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The first 20 that were or would be changed, by name or id."""
+
+    def __init__(
+        self,
+        *,
+        changed: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        failures: _abc.Iterable[Global___BulkChange.Failure] | None = ...,
+        next_page_token: _builtins.str = ...,
+        matched: _builtins.int = ...,
+        matched_is_exact: _builtins.bool = ...,
+        sample: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "failed", b"failed", "failures", b"failures", "matched", b"matched", "matched_is_exact", b"matched_is_exact", "next_page_token", b"next_page_token", "sample", b"sample"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BulkChange: _TypeAlias = BulkChange  # noqa: Y015

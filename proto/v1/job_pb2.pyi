@@ -1353,6 +1353,97 @@ class UpdateJobRequest(_message.Message):
 Global___UpdateJobRequest: _TypeAlias = UpdateJobRequest  # noqa: Y015
 
 @_typing.final
+class ChangeJobsRequest(_message.Message):
+    """To change many jobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Change:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ChangeJobsRequest._Change.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        CHANGE_UNSPECIFIED: ChangeJobsRequest._Change.ValueType  # 0
+        """Refused."""
+        CHANGE_PAUSE: ChangeJobsRequest._Change.ValueType  # 1
+        """As PauseJob."""
+        CHANGE_RESUME: ChangeJobsRequest._Change.ValueType  # 2
+        """As ResumeJob, those that are PAUSED."""
+        CHANGE_TRIGGER: ChangeJobsRequest._Change.ValueType  # 3
+        """As TriggerJob, a run of each now."""
+        CHANGE_DELETE: ChangeJobsRequest._Change.ValueType  # 4
+        """As DeleteJob. Jobs that others wait for are refused as long as those are there."""
+
+    class Change(_Change, metaclass=_ChangeEnumTypeWrapper):
+        """What to do with each."""
+
+    CHANGE_UNSPECIFIED: ChangeJobsRequest.Change.ValueType  # 0
+    """Refused."""
+    CHANGE_PAUSE: ChangeJobsRequest.Change.ValueType  # 1
+    """As PauseJob."""
+    CHANGE_RESUME: ChangeJobsRequest.Change.ValueType  # 2
+    """As ResumeJob, those that are PAUSED."""
+    CHANGE_TRIGGER: ChangeJobsRequest.Change.ValueType  # 3
+    """As TriggerJob, a run of each now."""
+    CHANGE_DELETE: ChangeJobsRequest.Change.ValueType  # 4
+    """As DeleteJob. Jobs that others wait for are refused as long as those are there."""
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Whose."""
+    filter: _builtins.str
+    """Which; see the call. Empty: all of them."""
+    change: Global___ChangeJobsRequest.Change.ValueType
+    """What to do."""
+    reason: _builtins.str
+    """For PAUSE; see PauseJob. At most 256 characters."""
+    page_size: _builtins.int
+    """At most so many in this step; 0 and more than 1,000 mean 1,000. A step also ends when its time
+    is used up.
+    """
+    page_token: _builtins.str
+    """The `next_page_token` of the step before, with the same filter and change. Each step has a
+    request id of its own.
+    """
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """Says how many fit and which, and what the first step would do."""
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """For PAUSE; see PauseJob."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        filter: _builtins.str = ...,
+        change: Global___ChangeJobsRequest.Change.ValueType = ...,
+        reason: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "reason", b"reason", "request_id", b"request_id", "until", b"until", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeJobsRequest: _TypeAlias = ChangeJobsRequest  # noqa: Y015
+
+@_typing.final
 class DeleteJobRequest(_message.Message):
     """To delete a job."""
 

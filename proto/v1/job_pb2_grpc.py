@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import job_pb2 as raftsched_dot_v1_dot_job__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
@@ -75,6 +76,11 @@ class JobServiceStub(object):
                 '/raftsched.v1.JobService/ResumeJob',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_job__pb2.Job.FromString,
+                _registered_method=True)
+        self.ChangeJobs = channel.unary_unary(
+                '/raftsched.v1.JobService/ChangeJobs',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.ChangeJobsRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_common__pb2.BulkChange.FromString,
                 _registered_method=True)
         self.RepairJob = channel.unary_unary(
                 '/raftsched.v1.JobService/RepairJob',
@@ -231,6 +237,17 @@ class JobServiceServicer(object):
         time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
         too much for one change. Does nothing to any other job that is not paused. Refused with
         JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeJobs(self, request, context):
+        """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
+        called again with `next_page_token` until that is empty. Each job is changed or refused alone,
+        as its single call would, with a note of its own in the audit log; the step has one with its
+        filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
+        with FIELD_INVALID for what does not belong to the change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -400,6 +417,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ResumeJob,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_job__pb2.Job.SerializeToString,
+            ),
+            'ChangeJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeJobs,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.ChangeJobsRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_common__pb2.BulkChange.SerializeToString,
             ),
             'RepairJob': grpc.unary_unary_rpc_method_handler(
                     servicer.RepairJob,
@@ -684,6 +706,33 @@ class JobService(object):
             '/raftsched.v1.JobService/ResumeJob',
             raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.SerializeToString,
             raftsched_dot_v1_dot_job__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/ChangeJobs',
+            raftsched_dot_v1_dot_job__pb2.ChangeJobsRequest.SerializeToString,
+            raftsched_dot_v1_dot_common__pb2.BulkChange.FromString,
             options,
             channel_credentials,
             insecure,

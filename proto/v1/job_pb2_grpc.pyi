@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from . import common_pb2 as _common_pb2
 from . import job_pb2 as _job_pb2
 from . import run_pb2 as _run_pb2
 import abc as _abc_1
@@ -88,6 +89,13 @@ class JobServiceStub:
     time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
     too much for one change. Does nothing to any other job that is not paused. Refused with
     JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
+    """
+    ChangeJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ChangeJobsRequest, _common_pb2.BulkChange]
+    """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
+    called again with `next_page_token` until that is empty. Each job is changed or refused alone,
+    as its single call would, with a note of its own in the audit log; the step has one with its
+    filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
+    with FIELD_INVALID for what does not belong to the change.
     """
     RepairJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -218,6 +226,13 @@ class JobServiceAsyncStub(JobServiceStub):
     time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
     too much for one change. Does nothing to any other job that is not paused. Refused with
     JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
+    """
+    ChangeJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ChangeJobsRequest, _common_pb2.BulkChange]  # type: ignore[assignment]
+    """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
+    called again with `next_page_token` until that is empty. Each job is changed or refused alone,
+    as its single call would, with a note of its own in the audit log; the step has one with its
+    filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
+    with FIELD_INVALID for what does not belong to the change.
     """
     RepairJob: _aio.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -393,6 +408,19 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
         too much for one change. Does nothing to any other job that is not paused. Refused with
         JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
+        """
+
+    @_abc_1.abstractmethod
+    def ChangeJobs(
+        self,
+        request: _job_pb2.ChangeJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_common_pb2.BulkChange, _abc.Awaitable[_common_pb2.BulkChange]]:
+        """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
+        called again with `next_page_token` until that is empty. Each job is changed or refused alone,
+        as its single call would, with a note of its own in the audit log; the step has one with its
+        filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
+        with FIELD_INVALID for what does not belong to the change.
         """
 
     @_abc_1.abstractmethod

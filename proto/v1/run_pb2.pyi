@@ -1133,6 +1133,89 @@ class RetryRunRequest(_message.Message):
 Global___RetryRunRequest: _TypeAlias = RetryRunRequest  # noqa: Y015
 
 @_typing.final
+class ChangeRunsRequest(_message.Message):
+    """To change many runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Change:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ChangeRunsRequest._Change.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        CHANGE_UNSPECIFIED: ChangeRunsRequest._Change.ValueType  # 0
+        """Refused."""
+        CHANGE_CANCEL: ChangeRunsRequest._Change.ValueType  # 1
+        """As CancelRun."""
+        CHANGE_TERMINATE: ChangeRunsRequest._Change.ValueType  # 2
+        """As TerminateRun."""
+        CHANGE_RETRY: ChangeRunsRequest._Change.ValueType  # 3
+        """As RetryRun, those that are RETRYING."""
+
+    class Change(_Change, metaclass=_ChangeEnumTypeWrapper):
+        """What to do with each."""
+
+    CHANGE_UNSPECIFIED: ChangeRunsRequest.Change.ValueType  # 0
+    """Refused."""
+    CHANGE_CANCEL: ChangeRunsRequest.Change.ValueType  # 1
+    """As CancelRun."""
+    CHANGE_TERMINATE: ChangeRunsRequest.Change.ValueType  # 2
+    """As TerminateRun."""
+    CHANGE_RETRY: ChangeRunsRequest.Change.ValueType  # 3
+    """As RetryRun, those that are RETRYING."""
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    GRACE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Whose."""
+    filter: _builtins.str
+    """Which; see the call. Empty: all that are under way."""
+    change: Global___ChangeRunsRequest.Change.ValueType
+    """What to do."""
+    reason: _builtins.str
+    """For CANCEL and TERMINATE, for people; at most 256 characters."""
+    page_size: _builtins.int
+    """See ChangeJobsRequest."""
+    page_token: _builtins.str
+    """See ChangeJobsRequest."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See ChangeJobsRequest."""
+    @_builtins.property
+    def grace(self) -> _duration_pb2.Duration:
+        """For CANCEL; see CancelRun."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        filter: _builtins.str = ...,
+        change: Global___ChangeRunsRequest.Change.ValueType = ...,
+        reason: _builtins.str = ...,
+        grace: _duration_pb2.Duration | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "filter", b"filter", "grace", b"grace", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "reason", b"reason", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeRunsRequest: _TypeAlias = ChangeRunsRequest  # noqa: Y015
+
+@_typing.final
 class ExplainRunRequest(_message.Message):
     """To ask why."""
 

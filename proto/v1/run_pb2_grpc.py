@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
@@ -65,6 +66,11 @@ class RunServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_run__pb2.Run.FromString,
                 _registered_method=True)
+        self.ChangeRuns = channel.unary_unary(
+                '/raftsched.v1.RunService/ChangeRuns',
+                request_serializer=raftsched_dot_v1_dot_run__pb2.ChangeRunsRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_common__pb2.BulkChange.FromString,
+                _registered_method=True)
         self.ExplainRun = channel.unary_unary(
                 '/raftsched.v1.RunService/ExplainRun',
                 request_serializer=raftsched_dot_v1_dot_run__pb2.ExplainRunRequest.SerializeToString,
@@ -88,12 +94,12 @@ class RunServiceServicer(object):
         fit it. Newest first are those under way, dead letters, and the runs of one job
         (`job=report`); where a filter lets both pass, those under way come before those that have
         ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
-        `labels.…` (of the job), `handler`, `queue`, `priority`, `worker` (that has it), `last_worker`
-        (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and `error` (kind
-        and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`, `due_time`,
-        `start_time`, `end_time`. Cheap are one job with a range of scheduled times, and dead letters
-        with a range of end times. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, FORBIDDEN (a viewer
-        without `see_payloads` asks for `error`).
+        `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
+        `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
+        `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
+        `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
+        times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,6 +132,17 @@ class RunServiceServicer(object):
     def RetryRun(self, request, context):
         """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
         RUN_ENDED, NOT_RETRYING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeRuns(self, request, context):
+        """Do the same to all runs under way that fit a filter, in steps, as JobService.ChangeJobs does to
+        jobs. What comes meanwhile and fits may be changed too. For dead letters see
+        RequeueDeadLetters and PurgeDeadLetters. Filter fields: those of ListRuns. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+        change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -170,6 +187,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.RetryRun,
                     request_deserializer=raftsched_dot_v1_dot_run__pb2.RetryRunRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_run__pb2.Run.SerializeToString,
+            ),
+            'ChangeRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeRuns,
+                    request_deserializer=raftsched_dot_v1_dot_run__pb2.ChangeRunsRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_common__pb2.BulkChange.SerializeToString,
             ),
             'ExplainRun': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainRun,
@@ -340,6 +362,33 @@ class RunService(object):
             '/raftsched.v1.RunService/RetryRun',
             raftsched_dot_v1_dot_run__pb2.RetryRunRequest.SerializeToString,
             raftsched_dot_v1_dot_run__pb2.Run.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.RunService/ChangeRuns',
+            raftsched_dot_v1_dot_run__pb2.ChangeRunsRequest.SerializeToString,
+            raftsched_dot_v1_dot_common__pb2.BulkChange.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from . import common_pb2 as _common_pb2
 from . import run_pb2 as _run_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -40,12 +41,12 @@ class RunServiceStub:
     fit it. Newest first are those under way, dead letters, and the runs of one job
     (`job=report`); where a filter lets both pass, those under way come before those that have
     ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
-    `labels.…` (of the job), `handler`, `queue`, `priority`, `worker` (that has it), `last_worker`
-    (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and `error` (kind
-    and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`, `due_time`,
-    `start_time`, `end_time`. Cheap are one job with a range of scheduled times, and dead letters
-    with a range of end times. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, FORBIDDEN (a viewer
-    without `see_payloads` asks for `error`).
+    `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
+    `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
+    `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
+    `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
+    times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
     """
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]
     """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
@@ -63,6 +64,13 @@ class RunServiceStub:
     """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
     RUN_ENDED, NOT_RETRYING.
     """
+    ChangeRuns: _grpc.UnaryUnaryMultiCallable[_run_pb2.ChangeRunsRequest, _common_pb2.BulkChange]
+    """Do the same to all runs under way that fit a filter, in steps, as JobService.ChangeJobs does to
+    jobs. What comes meanwhile and fits may be changed too. For dead letters see
+    RequeueDeadLetters and PurgeDeadLetters. Filter fields: those of ListRuns. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+    change.
+    """
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ExplainRunRequest, _run_pb2.Explanation]
     """Why a run has not started or does not go on. Refused with RUN_NOT_FOUND."""
 
@@ -78,12 +86,12 @@ class RunServiceAsyncStub(RunServiceStub):
     fit it. Newest first are those under way, dead letters, and the runs of one job
     (`job=report`); where a filter lets both pass, those under way come before those that have
     ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
-    `labels.…` (of the job), `handler`, `queue`, `priority`, `worker` (that has it), `last_worker`
-    (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and `error` (kind
-    and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`, `due_time`,
-    `start_time`, `end_time`. Cheap are one job with a range of scheduled times, and dead letters
-    with a range of end times. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, FORBIDDEN (a viewer
-    without `see_payloads` asks for `error`).
+    `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
+    `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
+    `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
+    `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
+    times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
     """
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
@@ -100,6 +108,13 @@ class RunServiceAsyncStub(RunServiceStub):
     RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
     RUN_ENDED, NOT_RETRYING.
+    """
+    ChangeRuns: _aio.UnaryUnaryMultiCallable[_run_pb2.ChangeRunsRequest, _common_pb2.BulkChange]  # type: ignore[assignment]
+    """Do the same to all runs under way that fit a filter, in steps, as JobService.ChangeJobs does to
+    jobs. What comes meanwhile and fits may be changed too. For dead letters see
+    RequeueDeadLetters and PurgeDeadLetters. Filter fields: those of ListRuns. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+    change.
     """
     ExplainRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ExplainRunRequest, _run_pb2.Explanation]  # type: ignore[assignment]
     """Why a run has not started or does not go on. Refused with RUN_NOT_FOUND."""
@@ -125,12 +140,12 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         fit it. Newest first are those under way, dead letters, and the runs of one job
         (`job=report`); where a filter lets both pass, those under way come before those that have
         ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
-        `labels.…` (of the job), `handler`, `queue`, `priority`, `worker` (that has it), `last_worker`
-        (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and `error` (kind
-        and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`, `due_time`,
-        `start_time`, `end_time`. Cheap are one job with a range of scheduled times, and dead letters
-        with a range of end times. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, FORBIDDEN (a viewer
-        without `see_payloads` asks for `error`).
+        `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
+        `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
+        `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
+        `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
+        times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
         """
 
     @_abc_1.abstractmethod
@@ -171,6 +186,19 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
         RUN_ENDED, NOT_RETRYING.
+        """
+
+    @_abc_1.abstractmethod
+    def ChangeRuns(
+        self,
+        request: _run_pb2.ChangeRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_common_pb2.BulkChange, _abc.Awaitable[_common_pb2.BulkChange]]:
+        """Do the same to all runs under way that fit a filter, in steps, as JobService.ChangeJobs does to
+        jobs. What comes meanwhile and fits may be changed too. For dead letters see
+        RequeueDeadLetters and PurgeDeadLetters. Filter fields: those of ListRuns. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+        change.
         """
 
     @_abc_1.abstractmethod

@@ -6,6 +6,7 @@ Others may use:
 * imports: many jobs in one call.
 * occurrences: trigger, backfill, skip, move and add.
 * runs: cancel runs and requeue dead letters.
+* bulk: the same change to all jobs or runs that fit a filter.
 * filtered: what filters see of jobs and runs.
 * dead_letters: all dead letters that fit a filter.
 * alerts: conditions that somebody wants to hear of.

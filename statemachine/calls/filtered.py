@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from ...proto.v1 import common_pb2, dead_letter_pb2, job_pb2, run_pb2
 from ..core import filters, limits
 from ..core.filters import INSTANT, NUMBER, TEXT, Field, Fields, Filter, Value, ValueOf, words
-from ..model import answers, keys
+from ..model import answers, carried, keys
 from ..model.entities import Job, Run
 from ..model.phases import LEASED
 from ..model.record import LaneRecord
@@ -73,6 +73,13 @@ class _SeenRun:
         self.view, self.run, self.record = view, run, run.record
         self.of_job = _SeenJob(run.job)
 
+    def label(self, name: str) -> str:
+        record = carried.of(self.view, self.run)
+        for own in record.labels if record is not None else ():
+            if own.name == name:
+                return own.value
+        return self.of_job.spec.labels.get(name, "")
+
     @property
     def lane(self) -> LaneRecord:
         return self.view.need(keys.lane(self.record.lane), LaneRecord)
@@ -120,7 +127,7 @@ RUNS: dict[str, RunField] = {
     "end_time": (INSTANT, lambda seen: seen.record.ended_at_ms or ""),
 }
 JOB_FIELDS: Fields = {LABELS: TEXT, **{name: field for name, (field, _) in JOBS.items()}}
-# The labels of a run are those of its job.
+# The labels of a run are its own, and those of its job that it has not itself.
 RUN_FIELDS: Fields = {LABELS: TEXT, **{name: field for name, (field, _) in RUNS.items()}}
 
 
@@ -150,7 +157,7 @@ def of_run(view: View, run: Run) -> ValueOf:
 
     def value_of(field: str) -> Value:
         if field.startswith(LABELS):
-            return seen.of_job.spec.labels.get(field.removeprefix(LABELS), "")
+            return seen.label(field.removeprefix(LABELS))
         return RUNS[field][1](seen)
 
     return value_of
@@ -179,6 +186,16 @@ def job_named(wanted: Filter) -> str | None:
         if term.field == "job" and term.sign == "=" and not str(term.value).endswith("*"):
             return str(term.value)
     return None
+
+
+def occurrences(wanted: Filter) -> tuple[int, int]:
+    """The occurrences to look at: a filter by scheduled time needs no look at the others."""
+    last_ms = keys.scheduled_of(keys.OCCURRENCE_MAX)
+    low_ms, high_ms = wanted.span("scheduled_time", 0, last_ms)
+    if high_ms < low_ms or low_ms > last_ms:
+        return 0, 0
+    end = keys.OCCURRENCE_MAX if high_ms == last_ms else keys.occurrence_of(high_ms + 1)
+    return keys.occurrence_of(low_ms), end
 
 
 def dead_range(wanted: Filter, number: int) -> tuple[bytes, bytes]:

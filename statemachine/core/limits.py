@@ -86,6 +86,8 @@ CHANGE_BYTES = 1024 * 1024
 STEP = 100
 LOOKED_AT = 20_000  # Records that one filtered call looks at.
 LETTERS_LOOKED_AT = 200_000  # Dead letters, in one call: a few microseconds each, in steps.
+BULK_FAILURES = 100  # Of one step, that its answer names.
+BULK_SAMPLE = 20
 SORTED_RUNS = 200_000  # Runs under way of a namespace that are put in order for a page.
 
 IDEMPOTENCY = 1_000_000  # Answers to request ids.

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ...proto.v1 import access_pb2, cluster_pb2, dead_letter_pb2, job_pb2, worker_pb2
+from ...proto.v1 import (
+    access_pb2,
+    cluster_pb2,
+    common_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    run_pb2,
+    worker_pb2,
+)
 from ..core.budget import Share
 from .difference import Difference
 
@@ -211,6 +219,23 @@ class Letters:
     looked: int = 0
     # How many of these fit and stay where they are.
     left_out: int = 0
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """A change of all that fits a filter. The reply is its answer, or what is left to look at, to
+    be asked again: nothing was changed yet."""
+
+    request: job_pb2.ChangeJobsRequest | run_pb2.ChangeRunsRequest
+    # Behind which place to look on, and how many were looked at before.
+    after: bytes = b""
+    looked: int = 0
+    # On trial: what is known of the answer.
+    so_far: common_pb2.BulkChange | None = None
 
     @property
     def validate_only(self) -> bool:

@@ -82,7 +82,7 @@ def list_history(
     jid = job.jid
     wanted = filters.parse(request.filter, HISTORY_FIELDS)
     paging = pages.read("history", jid, request.filter, request.page_size, request.page_token)
-    first, end = occurrences(wanted)
+    first, end = filtered.occurrences(wanted)
     if paging.after:
         end = min(end, _occurrence_in(paging.after))
 
@@ -93,16 +93,6 @@ def list_history(
     walk = runs_of(view, jid, job.state, first, end)
     page = pages.fill(paging, walk, _place, show, terms=wanted.terms)
     return job_pb2.ListJobHistoryResponse(runs=page.items, next_page_token=page.next_token)
-
-
-def occurrences(wanted: filters.Filter) -> tuple[int, int]:
-    """The occurrences to look at: a filter by scheduled time needs no look at the others."""
-    last_ms = keys.scheduled_of(keys.OCCURRENCE_MAX)
-    low_ms, high_ms = wanted.span("scheduled_time", 0, last_ms)
-    if high_ms < low_ms or low_ms > last_ms:
-        return 0, 0
-    end = keys.OCCURRENCE_MAX if high_ms == last_ms else keys.occurrence_of(high_ms + 1)
-    return keys.occurrence_of(low_ms), end
 
 
 def _occurrence_in(place: bytes) -> int:

@@ -21,7 +21,7 @@ from ..model.record import RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..tenants import namespaces
-from .jobs import occurrences, runs_of
+from .jobs import runs_of
 
 # A run with its jid and occurrence, and where it stands in the list.
 ListedRun = tuple[bytes, int, int, RunRecord]
@@ -142,7 +142,7 @@ def _of_job(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[L
     if value is None:
         return
     jid = int.from_bytes(value, "big")
-    first, end = occurrences(wanted)
+    first, end = filtered.occurrences(wanted)
     if after:
         end = min(end, _numbers(after, 1)[0])
     live_only = filtered.states(wanted) <= filtered.LIVE_STATES

@@ -488,3 +488,20 @@ def _methods(service: object) -> set[str]:
         for name, method in inspect.getmembers(service, callable)
         if not name.startswith("_")
     }
+
+
+def test_all_that_fit_a_filter_are_changed(both: Both, stage: Stage) -> None:
+    for name in ("a-1", "a-2", "b"):
+        stage.act(lambda machine, name=name: machine.create(name))  # type: ignore[misc]
+    stage.act(lambda machine: machine.create("c", after=["b"]))
+
+    trial = both(lambda client: client.jobs.change_all("delete", "", validate_only=True))
+    assert (trial.matched, trial.matched_is_exact, trial.failed) == (4, True, 1)
+    done = both(lambda client: client.jobs.change_all("pause", "name=a*", "end", request_id="x"))
+    assert (done.changed, list(done.sample)) == (2, ["a-1", "a-2"])
+    again = both(lambda client: client.jobs.change_all("pause", "name=a*", "end", request_id="x"))
+    assert again == done
+    assert both(lambda client: client.jobs.change_all("trigger", "name=b OR name=c")).changed == 2
+    ended = both(lambda client: client.runs.change_all("cancel", "job=b OR job=c", "wrong"))
+    assert ended.changed == 2
+    assert stage.machine.live("b") == []

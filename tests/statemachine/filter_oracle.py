@@ -98,7 +98,7 @@ def of_run(run: run_pb2.Run, job: job_pb2.Job) -> Seen:
         "end_time": _ms(run, "end_time"),
     }
     for name in ("team", "tier"):
-        seen[f"labels.{name}"] = [job.spec.labels.get(name, "")]
+        seen[f"labels.{name}"] = [{**job.spec.labels, **run.labels}.get(name, "")]
     return seen
 
 

@@ -133,7 +133,11 @@ def world() -> Machine:
         )
     machine.do(job_pb2.PauseJobRequest(job="a-0"))
     for number in range(1, 12, 2):
-        machine.trigger(f"b-{number}", unique=run_pb2.UniqueKey(key=f"key-{number % 3}"))
+        machine.trigger(
+            f"b-{number}",
+            unique=run_pb2.UniqueKey(key=f"key-{number % 3}"),
+            labels={"team": "own"} if number % 4 == 1 else {},
+        )
     for _ in range(6):
         machine.advance(8 * MINUTE_MS)
         machine.fire_all()

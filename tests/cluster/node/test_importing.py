@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import dead_letter_pb2, job_pb2
+from raftsched.proto.v1 import common_pb2, dead_letter_pb2, job_pb2
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.schedule import zones
@@ -109,3 +109,22 @@ def test_zones_are_looked_at_ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> N
     zones.warm(names, START_MS // 1000)
 
     assert zones.cold(["Pacific/Chatham", ""]) == []
+
+
+def test_a_change_of_few_among_many_goes_on_until_it_finds_some(bench: Bench) -> None:
+    for name in (*(f"often-{number:02}" for number in range(70)), "rare"):
+        bench.ask(due(name, START_MS + 60_000))
+        bench.run()
+    bench.replies.clear()
+    bench.leader.new_budget = lambda: Steps(1)
+
+    pause = job_pb2.ChangeJobsRequest.CHANGE_PAUSE
+    bench.ask(job_pb2.ChangeJobsRequest(filter="name:rare", change=pause))
+    bench.ask(job_pb2.ChangeJobsRequest(filter="name:none", change=pause))
+    bench.ask(job_pb2.ChangeJobsRequest(change=pause, validate_only=True))
+    bench.run()
+
+    answers = [reply for reply in bench.replies if isinstance(reply, common_pb2.BulkChange)]
+    assert sorted((one.matched, one.changed) for one in answers)[:2] == [(0, 0), (0, 1)]
+    assert max(one.matched for one in answers) == 71
+    assert bench.leader.done.changes > 70
