@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from io import SEEK_END
+from typing import BinaryIO, Literal, TypedDict, Unpack
+from uuid import uuid4
 
 from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, options_pb2, worker_pb2
 from .. import fields
@@ -15,6 +17,7 @@ from ..options import EachCall, Reading, Writing, of_the_call, parted
 from ..values import Length, choice, duration, timestamp
 from .service import AsyncService
 
+PIECE_BYTES = 240 << 10  # Of a backup, as StageBackup takes it.
 RoleWord = Literal["admin", "editor", "worker", "viewer"]
 
 
@@ -125,6 +128,26 @@ class AsyncCluster(AsyncService):
                 yield response.data
         if seen != total:
             raise Unavailable(f"the backup ended after {seen:,} of {total:,} bytes; make it again")
+
+    async def restore(
+        self, archive: BinaryIO, *, other_cluster: bool = False, **options: Unpack[Writing]
+    ) -> cluster_pb2.RestoreBackupResponse:
+        """Put a backup in the place of the state while the cluster runs. What came behind the
+        backup is lost; `timeout` holds for the exchange, which waits until all nodes are ready.
+
+        with open("backup.tar", "rb") as file:
+            await client.cluster.restore(file, timeout=600)
+        """
+        size, offset, backup_id = archive.seek(0, SEEK_END), 0, str(uuid4())
+        archive.seek(0)
+        while piece := archive.read(PIECE_BYTES):
+            part = cluster_pb2.StageBackupRequest(
+                backup_id=backup_id, size=size, offset=offset, data=piece
+            )
+            await self._send(part, cluster_pb2.StageBackupResponse, {})
+            offset += len(piece)
+        request = cluster_pb2.RestoreBackupRequest(backup_id=backup_id, other_cluster=other_cluster)
+        return await self._send(request, cluster_pb2.RestoreBackupResponse, options)
 
     async def _status(
         self,

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from io import SEEK_END
+from typing import BinaryIO, Literal, TypedDict, Unpack
+from uuid import uuid4
 
 from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, options_pb2, worker_pb2
 from .. import fields
@@ -16,6 +18,7 @@ from ..options import EachCall, Reading, Writing, of_the_call, parted
 from ..values import Length, choice, duration, timestamp
 from .service import Service
 
+PIECE_BYTES = 240 << 10  # Of a backup, as StageBackup takes it.
 RoleWord = Literal["admin", "editor", "worker", "viewer"]
 
 
@@ -124,6 +127,26 @@ class Cluster(Service):
                 yield response.data
         if seen != total:
             raise Unavailable(f"the backup ended after {seen:,} of {total:,} bytes; make it again")
+
+    def restore(
+        self, archive: BinaryIO, *, other_cluster: bool = False, **options: Unpack[Writing]
+    ) -> cluster_pb2.RestoreBackupResponse:
+        """Put a backup in the place of the state while the cluster runs. What came behind the
+        backup is lost; `timeout` holds for the exchange, which waits until all nodes are ready.
+
+        with open("backup.tar", "rb") as file:
+            client.cluster.restore(file, timeout=600)
+        """
+        size, offset, backup_id = archive.seek(0, SEEK_END), 0, str(uuid4())
+        archive.seek(0)
+        while piece := archive.read(PIECE_BYTES):
+            part = cluster_pb2.StageBackupRequest(
+                backup_id=backup_id, size=size, offset=offset, data=piece
+            )
+            self._send(part, cluster_pb2.StageBackupResponse, {})
+            offset += len(piece)
+        request = cluster_pb2.RestoreBackupRequest(backup_id=backup_id, other_cluster=other_cluster)
+        return self._send(request, cluster_pb2.RestoreBackupResponse, options)
 
     def _status(
         self,

@@ -1,4 +1,5 @@
-"""A backup on its way into a file: written under another name, verified, then renamed."""
+"""A backup on its way into a file: written under another name, verified, then renamed; and on its
+way back into a cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import json
 import os
 import tarfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -17,8 +19,12 @@ from .exits import Exit, Trouble, wrong_use
 from .files import bar
 
 if TYPE_CHECKING:
+    from .messages import cluster_pb2
     from .session import Session
 
+PIECE_BYTES = 240 << 10  # As StageBackup takes it.
+EXCHANGE_S = 60.0  # Beside the time that the nodes take to make the backup ready,
+BYTES_A_SECOND = 1 << 20  # which is far less on any disk.
 MANIFEST = "manifest.json"
 MANIFEST_MAX = 16 << 20
 BLOCK = 1 << 20
@@ -36,6 +42,9 @@ class Backup:
     time: str
     files: int
     size: int
+    # None: it was made by a version that did not count them.
+    jobs: int | None = None
+    live_runs: int | None = None
 
     def text(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -116,11 +125,46 @@ def verify(path: Path, name: str) -> Backup:
         if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
             raise ValueError(f"{wrong[0]} is not as the manifest says")
         texts = {key: said[key] for key in ("cluster", "node", "revision", "fingerprint", "time")}
-        return Backup(name, **texts, files=len(found), size=path.stat().st_size)
+        return Backup(
+            name, **texts, files=len(found), size=path.stat().st_size, jobs=said.get("jobs"),
+            live_runs=said.get("live_runs"),
+        )  # fmt: skip
+    except OSError as wrong:
+        raise wrong_use(
+            f"cannot read {name}", wrong.strerror or str(wrong), "name a backup file"
+        ) from wrong
     except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
         raise Trouble(
             f"the backup {name} is not whole", str(error), "make it again: raftsched cluster backup"
         ) from error
+
+
+def put_back(
+    session: Session, file: Path, said: Backup, *, other_cluster: bool
+) -> cluster_pb2.RestoreBackupResponse:
+    """Send a backup that was verified, and have it take the place of the state."""
+    backup_id = f"{said.revision}-{uuid.uuid4()}"
+    try:
+        with file.open("rb") as opened, bar("Restore, bytes", said.size) as advance:
+            offset = 0
+            while piece := opened.read(PIECE_BYTES):
+                request = m.cluster_pb2.StageBackupRequest(
+                    backup_id=backup_id, size=said.size, offset=offset, data=piece
+                )
+                kind = m.cluster_pb2.StageBackupResponse
+                session.ask(session.write(request), kind, "send the backup")
+                offset += len(piece)
+                advance(len(piece))
+    except OSError as wrong:
+        raise wrong_use(f"cannot read {file}", wrong.strerror or str(wrong), "") from wrong
+    session.say("All of it was sent; the nodes make it ready.")
+    return session.ask(
+        session.write(
+            m.cluster_pb2.RestoreBackupRequest(backup_id=backup_id, other_cluster=other_cluster)
+        ),
+        m.cluster_pb2.RestoreBackupResponse, "put the backup back",
+        timeout=max(session.timeout_s, EXCHANGE_S + said.size / BYTES_A_SECOND),
+    )  # fmt: skip
 
 
 def _digest(body: IO[bytes]) -> tuple[int, str]:

@@ -228,7 +228,7 @@ def backup(session: Session, file: Path, force: bool) -> None:
 
     FILE is there only once all of it has been written, synced and compared with its checksums. It
     holds payloads and hashes of secrets, so it can be read by its owner only. To put it back:
-    raftsched node restore --help.
+    raftsched cluster restore --help, or raftsched node restore --help if the cluster is lost.
     """
     from .backup import save
 
@@ -239,6 +239,47 @@ def backup(session: Session, file: Path, force: bool) -> None:
     )
     if not session.out.is_table:
         echo(said.text())
+
+
+@command(
+    cluster, "restore",
+    "raftsched cluster restore nightly.tar",
+    "raftsched cluster restore nightly.tar --yes",
+    writes=True, destroys=True,
+)  # fmt: skip
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--other-cluster", is_flag=True, help="FILE is of a cluster with another name.")
+def restore(session: Session, file: Path, *, other_cluster: bool) -> None:
+    """Put the backup in FILE in the place of the state, while the cluster runs.
+
+    No node is stopped; members and their addresses stay. All else is as it was when the backup was
+    made, access tokens too. Runs that were under way then are done again; times that were missed
+    since are treated by each job's misfire policy.
+    """
+    from .backup import put_back, verify
+
+    said = verify(file, str(file))
+    holds = (
+        f"{many(said.jobs, 'job')}, {many(said.live_runs or 0, 'run')} under way"
+        if said.jobs is not None else "jobs and runs not counted"
+    )  # fmt: skip
+    session.say(
+        f"{file}: cluster {said.cluster} at revision {said.revision}, as {said.node} had it at "
+        f"{said.time}: {holds}, {said.size / 1e6:,.1f} MB, verified."
+    )
+    session.confirm(f"Put it in the place of the state? What came after {said.time} is lost.")
+    if session.dry_run:
+        if not session.out.is_table:
+            echo(said.text())
+        return
+    made = put_back(session, file, said, other_cluster=other_cluster)
+    session.done(
+        made,
+        f"The cluster goes on from the backup, at revision {made.revision}: "
+        f"{many(made.jobs, 'job')}, {many(made.live_runs, 'run')} that were under way. Revision "
+        f"{made.former_revision} was replaced on all nodes.",
+        then="raftsched cluster verify",
+    )
 
 
 @command(

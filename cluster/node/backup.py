@@ -13,17 +13,17 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from ...statemachine.core.rocks_store import peek
+from ...statemachine.core.rocks_store import peek, peek_between
 from ...statemachine.core.store import Corrupt
 from ...statemachine.model import keys
-from ...statemachine.model.record import MetaRecord, parse
+from ...statemachine.model.record import MetaRecord, UsageRecord, parse
 from .table_reader import read_whole_beside
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ class StateArchive:
         self.folder = folder
         value = peek(folder, keys.META)
         self.meta = parse(keys.META, value, MetaRecord) if value else MetaRecord()
+        jobs, live = count(peek_between(folder, keys.USAGE, keys.after(keys.USAGE)))
         self.about: dict[str, object] = {
             "format": FORMAT, **about, "revision": self.meta.revision,
             "applied_index": self.meta.applied_index, "fingerprint": self.meta.fingerprint.hex(),
+            "jobs": jobs, "live_runs": live,
         }  # fmt: skip
         self.sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
@@ -102,6 +104,15 @@ def take(replica: Replica, folder: Path, about: dict[str, object]) -> StateArchi
     return StateArchive(folder, about)
 
 
+def count(usages: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
+    """Jobs, and runs under way, of all namespaces."""
+    jobs = live = 0
+    for key, value in usages:
+        usage = parse(key, value, UsageRecord)
+        jobs, live = jobs + usage.jobs, live + usage.live
+    return jobs, live
+
+
 def _head(name: str, size: int) -> bytes:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o600
@@ -134,6 +145,9 @@ class ArchiveManifest(msgspec.Struct, frozen=True):
     version: str
     time: str
     files: list[ArchivedFile]
+    # Versions before did not count them.
+    jobs: int = 0
+    live_runs: int = 0
 
 
 class Readable(Protocol):

@@ -28,7 +28,6 @@ from ...statemachine.model.record import (
     RestoredRecord,
     StagedRecord,
     SwitchRecord,
-    UsageRecord,
     encode,
     parse,
 )
@@ -102,7 +101,7 @@ def _replaced(folder: Path, manifest: backup.ArchiveManifest, staged: StagedReco
                 f"it holds revision {was.revision}, and its manifest says {manifest.revision}; "
                 "take another backup"
             )
-        jobs, live = count(store)
+        jobs, live = backup.count(store.scan(keys.USAGE, keys.after(keys.USAGE)))
         what = f"revision {was.revision} of {manifest.time}, cluster {manifest.cluster}"
         meta = recovery.replace(store, staged, what)
         store.flush()
@@ -153,15 +152,6 @@ def restored_in(store: Reading) -> RestoredRecord | None:
     """The backup that a state began from while the cluster ran."""
     value = store.get(keys.RESTORED)
     return parse(keys.RESTORED, value, RestoredRecord) if value is not None else None
-
-
-def count(store: Reading) -> tuple[int, int]:
-    """Jobs, and runs under way."""
-    jobs = live = 0
-    for key, value in store.scan(keys.USAGE, keys.after(keys.USAGE)):
-        usage = parse(key, value, UsageRecord)
-        jobs, live = jobs + usage.jobs, live + usage.live
-    return jobs, live
 
 
 def sync(path: Path) -> None:

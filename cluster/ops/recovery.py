@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ...statemachine import recovery
 from ...statemachine.core.store import Corrupt
-from ..node import backup, replacement
+from ...statemachine.model import keys
+from ..node import backup
 from ..node.applier import PREFIX, RENEWING, Replica
 from ..node.backup import NoBackup
 from ..node.peer_info import FEATURE_LEVEL
@@ -138,7 +139,7 @@ def _renew(
         origin=origin, incarnation=secrets.randbits(48) | 1 << 40, term=term,
         checkpoint=state.checkpoint(),
     )  # fmt: skip
-    jobs, live = replacement.count(state.store)
+    jobs, live = backup.count(state.store.scan(keys.USAGE, keys.after(keys.USAGE)))
     return Renewed(before, jobs, live, sorted(config.members.keys() - {config.name}))
 
 

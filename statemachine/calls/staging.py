@@ -55,7 +55,7 @@ def _begin(view: View, request: StagePiece, actor: str) -> StagedRecord:
         raise _invalid("size", f"is {request.size}; a backup has 1 to {BYTES_MAX} bytes")
     return StagedRecord(
         id=request.id, serial=view.base + 1, size=request.size, actor=actor,
-        request_id=request.request_id,
+        request_id=request.call_id,
     )  # fmt: skip
 
 

@@ -401,6 +401,12 @@ def peek(path: Path, key: bytes) -> bytes | None:
         return cast("bytes | None", db.get(key))
 
 
+def peek_between(path: Path, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+    """As `peek`, of what lies at or after `first` and before `end`."""
+    with _read_only(path) as db:
+        return list(_scan(db, first, end, False, lambda error: meaning(error, path)))
+
+
 def read_whole(path: Path) -> None:
     """As `read_through`, in one go."""
     for _ in read_through(path, WHOLE):

@@ -352,7 +352,8 @@ class StagePiece:
     size: int
     offset: int
     data: bytes
-    request_id: str = ""
+    # The request id of the call, for the note of who did it. Pieces need none to be taken once.
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

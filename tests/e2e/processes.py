@@ -194,7 +194,7 @@ async def cluster(
     """A cluster that somebody leads; its processes end with the test."""
     nodes = NodeProcesses(folder, free_addresses(count), settings=SMALL, own=arguments)
     for node in nodes:
-        node.wrap, node.environment = wrap, dict(environment or {})
+        node.wrap, node.environment = wrap, node.environment | dict(environment or {})
     made = Cluster(nodes, scheme)
     try:
         made.start()

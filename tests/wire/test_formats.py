@@ -136,6 +136,7 @@ def test_a_backup_keeps_its_fields_and_is_read(tmp_path: Path) -> None:
         "time": "2026-11-20T00:00:00Z",
         "files": [{"name": "state/CURRENT", "size": 2,
                    "sha256": "8dca7fb9ff39cd2d1d963be61b5bad7f4d0b02b44b4ac78f9bea1acd1d3d2f7c"}],
+        "jobs": 4, "live_runs": 5,
     }  # fmt: skip
     assert set(told) == set(backup.ArchiveManifest.__struct_fields__)
     (kept,) = held("backup", {"manifest": json.dumps(told).encode()}).values()

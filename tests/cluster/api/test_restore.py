@@ -37,7 +37,11 @@ async def send(real: Real, data: bytes, stage: str = "one") -> str:
         piece = data[offset : offset + staging.PIECE_BYTES]
         answer = await real.stub(CLUSTER).StageBackup(
             cluster_pb2.StageBackupRequest(
-                backup_id=stage, size=len(data), offset=offset, data=piece
+                backup_id=stage,
+                size=len(data),
+                offset=offset,
+                data=piece,
+                request_id=f"{stage}-{offset}",
             )
         )
         assert answer.received == offset + len(piece)
