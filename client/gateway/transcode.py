@@ -21,9 +21,20 @@ QUERY_FIELDS_MAX = 200
 JOB = "job"
 # As many as Python turns into a number.
 DIGITS_MAX = 4_300
-# A name with its colon, or a value: its text, its word or number, or its opening bracket. No part
-# is tried twice, so the time goes with the length whatever comes.
-TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?(\s*+:)?|[^\s,:\[\]{}"]++|[\[{]', re.DOTALL)
+# Some of a text. What is searched goes on for so long only, as nothing else runs in this process
+# meanwhile.
+TEXT = re.compile(rb'(?:[^"\\]{1,4096}+|\\.){1,1024}+', re.DOTALL)
+# A name with its colon, or a value: its text, its word or number, or its opening bracket; where a
+# text goes on behind what is searched; and much of what stands between. No part is tried often, so
+# the time goes with the length whatever comes.
+TOKEN = re.compile(
+    rb'"(?:[^"\\]{1,4096}+|\\.){0,1024}+(?:"(\s{0,65536}+:)?|(?=(.)))?'
+    rb'|[^\s,:\[\]{}"]{1,65536}+|[\[{]|([\s,:\]}]{16,65536}+)',
+    re.DOTALL,
+)
+
+
+NAME, GOES_ON, BETWEEN = 1, 2, 3
 
 
 def parse_body(body: bytes) -> object:
@@ -53,8 +64,16 @@ def parse_body(body: bytes) -> object:
 def check_values(body: bytes) -> None:
     """Refuse a body of too many values before any object is made of it."""
     values = named = 0
-    for token in TOKEN.finditer(body):
-        if token.lastindex:
+    at = 0
+    while token := TOKEN.search(body, at):
+        at, kind = token.end(), token.lastindex
+        if kind == BETWEEN:
+            continue
+        if kind == GOES_ON:
+            while text := TEXT.match(body, at):
+                at = text.end()
+            at += 1
+        if kind == NAME:
             named += 1
         else:
             values += 1

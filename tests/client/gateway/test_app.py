@@ -17,6 +17,7 @@ from raftsched.client.gateway.problems import Refused
 from raftsched.client.gateway.room import Room
 from raftsched.client.gateway.routes import Binding, bindings_of_contracts
 from raftsched.client.gateway.server import Lines
+from raftsched.client.gateway.transcode import TOKEN, check_values
 from raftsched.proto.contract import REQUEST_BYTES, Next, ReasonRules, reasons
 from raftsched.proto.v1 import job_pb2, run_pb2
 
@@ -430,6 +431,17 @@ async def loop_waits(work: asyncio.Future[Any]) -> float:
         await asyncio.sleep(0)
         longest, last = max(longest, monotonic() - last), monotonic()
     return longest
+
+
+@pytest.mark.parametrize("part", [b" ", b",\n", b"1", b"a", b'"' + b'\\"' * 600_000])
+def test_no_search_in_a_body_goes_on_for_long(part: bytes) -> None:
+    """The loop of the gateway stands still as long as one lasts, on whatever thread."""
+    body = (part * (600_000 // len(part) or 1)) + b" 1"
+    at = 0
+    while token := TOKEN.search(body, at):
+        assert token.end() - at <= 70_000
+        at = token.end()
+    check_values(body)
 
 
 @pytest.mark.parametrize(
