@@ -111,6 +111,32 @@ def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
     measure("create", how, lambda folder, nodes: scenario.run(nodes, asked))
 
 
+@bench.command(cls=ExampleCommand, examples=("raftsched bench http --watchers 50 --flood 10",))
+@click.option("--clients", type=click.IntRange(1, 900), default=32, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 600), default=10, show_default=True,
+              help="How long each part lasts.")  # fmt: skip
+@click.option("--watchers", type=click.IntRange(0, 900), default=500, show_default=True,
+              help="Streams of events; 0 leaves that part out.")  # fmt: skip
+@click.option("--events", type=click.FloatRange(1, 10_000), default=200, show_default=True,
+              help="Events a second that they see.")  # fmt: skip
+@click.option("--flood", type=click.FloatRange(0, 3_600), default=60, show_default=True,
+              help="Seconds of calls without a token.")  # fmt: skip
+@common
+def http(
+    clients: int, seconds: float, watchers: int, events: float, flood: float, **how: Any
+) -> None:
+    """Calls over HTTP through a gateway: how fast, and what does a flood do to the rest?
+
+    The callers share the machine's cores with the gateway and the nodes.
+    """
+    from .bench import http as scenario
+
+    asked = scenario.Http(
+        clients=clients, seconds=seconds, watchers=watchers, events=events, flood_s=flood
+    )
+    measure("http", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
+
+
 @bench.command(cls=ExampleCommand, examples=("raftsched bench idle --jobs 100000",))
 @click.option("--jobs", type=click.IntRange(1, 20_000_000), default=1_000_000, show_default=True)
 @click.option("--rate", type=click.FloatRange(0, 100_000), default=1_667, show_default=True,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 
 from ...cluster.local.nodes import NodeProcesses
-from ...cluster.local.process import Process
+from ...cluster.local.process import PROGRAM_OF_CLIENT, Process
 from .. import AsyncClient, RaftschedError
 from .child import Child
 from .ports import Ports
@@ -169,7 +169,7 @@ def gateway(ports: Ports, folder: Path) -> Process:
     words = ["gateway", "--quiet", "--listen", ports.gateway, "--server", ports.endpoints]
     return Process(
         "gateway", words, folder / "gateway.log", {"RAFTSCHED_CONFIG": os.devnull},
-        (sys.executable, "-c", "from raftsched.client.cli import main; main()"),
+        PROGRAM_OF_CLIENT,
     )  # fmt: skip
 
 

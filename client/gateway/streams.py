@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -32,6 +33,8 @@ SILENCE_S = 15.0
 RETRY_MS = 1_000
 # A stream that stood shorter than this is not begun again at once.
 BRIEF_S = 1.0
+# So many events, none of them longer, are kept as they were written: 8 MiB at most.
+SHARED_MAX, SHARED_BYTES = 1_000, 2_048
 
 
 def resume(request: Any, last_event: str) -> bool:
@@ -133,11 +136,22 @@ def as_events(message: Any) -> bytes:
 
 def _blocks(message: Any) -> Iterator[bytes]:
     for event in getattr(message, "events", ()):
-        data = msgspec.json.encode(MessageToDict(event)).decode()
-        yield f"id: {_place(event.revision)}\ndata: {data}\n\n".encode()
+        shared = event.ByteSize() <= SHARED_BYTES
+        yield _shared_block(event.SerializeToString()) if shared else _block(event)
     if message.HasField("progress"):
         # Without data it is no event, but a browser keeps the id.
         yield f"id: {_place(message.progress)}\n\n".encode()
+
+
+@lru_cache(SHARED_MAX)
+def _shared_block(sent: bytes) -> bytes:
+    """Many watchers see the same event: it is written once for all of them."""
+    return _block(event_pb2.Event.FromString(sent))
+
+
+def _block(event: event_pb2.Event) -> bytes:
+    data = msgspec.json.encode(MessageToDict(event))
+    return b"id: " + _place(event.revision).encode() + b"\ndata: " + data + b"\n\n"
 
 
 def _place(place: Any) -> str:

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+# `raftsched` itself, for its commands.
+PROGRAM_OF_CLIENT = (sys.executable, "-c", "from raftsched.client.cli import main; main()")
 # A node ends by itself three seconds after the signal, whatever hangs.
 STOP_S = 8.0
 LAUNCH = str(Path(__file__).with_name("launch.py"))

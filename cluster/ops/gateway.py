@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from contextlib import aclosing, suppress
@@ -21,12 +20,11 @@ import msgspec
 import structlog
 
 from ..local.lines import lines
-from ..local.process import Process
+from ..local.process import PROGRAM_OF_CLIENT, Process
 from ..node.backoff import backoff
 from . import listen
 from .config import Config
 
-PROGRAM = (sys.executable, "-c", "from raftsched.client.cli import main; main()")
 SOCKET = "gateway.sock"
 # As long as the path of a socket may be on every system.
 PATH_BYTES_MAX = 100
@@ -111,7 +109,7 @@ class GatewayBeside:
     async def _run(self) -> int:
         process = self._process = Process(
             "gateway", self._words(), Path(os.devnull), {"RAFTSCHED_CONFIG": os.devnull},
-            PROGRAM, streams="lines",
+            PROGRAM_OF_CLIENT, streams="lines",
         )  # fmt: skip
         await asyncio.to_thread(process.start)
         async with aclosing(lines(process)) as said:

@@ -54,6 +54,17 @@ def test_jobs_that_wait_leave_room_for_those_that_are_due(tmp_path: Path) -> Non
     assert "<h2>Over time" in page.read_text()
 
 
+@pytest.mark.slow
+def test_a_gateway_is_measured_and_sheds_who_shows_no_token() -> None:
+    found = bench("http", "--clients", "4", "--seconds", "2", "--watchers", "10", "--events", "20",
+                  "--flood", "3")  # fmt: skip
+    assert (found["watched_events"], found["watch_missing_max"]) == (40, 0)
+    assert (found["flood_leader_changes"], found["flood_broken"]) == (0, 0)
+    assert int(str(found["flood_refused"])) > 0
+    assert int(str(found["flood_runs"])) > 0
+    assert int(str(found["post_per_s"])) > 0
+
+
 def test_what_was_late_is_told_by_the_second() -> None:
     pairs = [(100.0 + n / 10, float(n // 10)) for n in range(30) if not 10 <= n < 20]
     assert by_second([(100.0, 7.0), *pairs], 100.0, 0.95) == [7.0, 0.0, 2.0]

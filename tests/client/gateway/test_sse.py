@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from raftsched.client.gateway import streams
 from raftsched.client.gateway.config import Limits, Settings
@@ -71,6 +72,26 @@ async def events(found: AsyncIterator[Block], count: int) -> list[Block]:
             if len(made) == count:
                 return made
     return made
+
+
+def test_an_event_is_written_once_for_all_who_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[object]()
+
+    def write(message: Any) -> dict[str, Any]:
+        written.append(message)
+        return MessageToDict(message)
+
+    monkeypatch.setattr(streams, "MessageToDict", write)
+    one = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="only-here")])
+    hidden = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="only-here", flow="f")])
+    first = streams.as_events(one)
+    assert [streams.as_events(one) for _ in range(9)] == [first] * 9
+    assert len(written) == 1
+    # Who may see less or more gets what was sent to them.
+    assert streams.as_events(hidden) != first
+    large = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="x" * 3_000)])
+    assert streams.as_events(large) == streams.as_events(large)
+    assert len(written) == 4
 
 
 async def make(gateway: Served, name: str) -> None:
