@@ -203,6 +203,7 @@ class AsyncAccess(AsyncService):
         role: RoleWord,
         *,
         see_payloads: bool = False,
+        calls_per_second: int = 0,
         expires: datetime | None = None,
         **options: Unpack[Writing],
     ) -> access_pb2.CreateAccessTokenResponse:
@@ -213,7 +214,7 @@ class AsyncAccess(AsyncService):
         token = access_pb2.AccessToken(
             name=name, role=choice(options_pb2.Role, "ROLE_", role),
             namespace=self._namespace(options), see_payloads=see_payloads,
-            expire_time=timestamp(expires),
+            expire_time=timestamp(expires), calls_per_second=calls_per_second,
         )  # fmt: skip
         request = access_pb2.CreateAccessTokenRequest(access_token=token)
         made = await self._send(request, access_pb2.CreateAccessTokenResponse, options)
@@ -234,6 +235,23 @@ class AsyncAccess(AsyncService):
         """
         request = access_pb2.ListAccessTokensRequest()
         return self._items(request, "access_tokens", limit, options)
+
+    async def rotate_token(
+        self, name: str, *, overlap: Length | None = None, **options: Unpack[Writing]
+    ) -> access_pb2.RotateAccessTokenResponse:
+        """Give an access token another secret; the former one opens as well for an hour, or as
+        long as `overlap` says.
+
+        print((await client.access.rotate_token("ci")).secret)
+        """
+        request = access_pb2.RotateAccessTokenRequest(access_token=name, overlap=duration(overlap))
+        made = await self._send(request, access_pb2.RotateAccessTokenResponse, options)
+        if not made.secret and not options.get("validate_only"):
+            raise OutcomeUnknown(
+                f"the access token {name!r} was rotated, but its new secret was lost with the "
+                "first answer and is never shown again; rotate it again, the former one still opens"
+            )
+        return made
 
     async def revoke_token(self, name: str, **options: Unpack[Writing]) -> None:
         """Make an access token invalid.

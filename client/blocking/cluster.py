@@ -202,6 +202,7 @@ class Access(Service):
         role: RoleWord,
         *,
         see_payloads: bool = False,
+        calls_per_second: int = 0,
         expires: datetime | None = None,
         **options: Unpack[Writing],
     ) -> access_pb2.CreateAccessTokenResponse:
@@ -212,7 +213,7 @@ class Access(Service):
         token = access_pb2.AccessToken(
             name=name, role=choice(options_pb2.Role, "ROLE_", role),
             namespace=self._namespace(options), see_payloads=see_payloads,
-            expire_time=timestamp(expires),
+            expire_time=timestamp(expires), calls_per_second=calls_per_second,
         )  # fmt: skip
         request = access_pb2.CreateAccessTokenRequest(access_token=token)
         made = self._send(request, access_pb2.CreateAccessTokenResponse, options)
@@ -233,6 +234,23 @@ class Access(Service):
         """
         request = access_pb2.ListAccessTokensRequest()
         return self._items(request, "access_tokens", limit, options)
+
+    def rotate_token(
+        self, name: str, *, overlap: Length | None = None, **options: Unpack[Writing]
+    ) -> access_pb2.RotateAccessTokenResponse:
+        """Give an access token another secret; the former one opens as well for an hour, or as
+        long as `overlap` says.
+
+        print(client.access.rotate_token("ci").secret)
+        """
+        request = access_pb2.RotateAccessTokenRequest(access_token=name, overlap=duration(overlap))
+        made = self._send(request, access_pb2.RotateAccessTokenResponse, options)
+        if not made.secret and not options.get("validate_only"):
+            raise OutcomeUnknown(
+                f"the access token {name!r} was rotated, but its new secret was lost with the "
+                "first answer and is never shown again; rotate it again, the former one still opens"
+            )
+        return made
 
     def revoke_token(self, name: str, **options: Unpack[Writing]) -> None:
         """Make an access token invalid.

@@ -309,6 +309,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("NAMESPACE", lambda one: one.namespace or "all"),
         when("EXPIRES", "expire_time"),
         made("PAYLOADS", lambda one: "yes" if one.see_payloads else ""),
+        when("FORMER UNTIL", "former_secret_expire_time", wide=True),
+        made("CALLS/S", lambda one: str(one.calls_per_second or ""), wide=True),
         when("CREATED", "create_time", wide=True),
     ),
     "IdentityProvider": (

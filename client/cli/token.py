@@ -16,7 +16,7 @@ from .names import TOKEN
 from .options import command
 from .session import Session, many
 from .spec import enum_number
-from .times import Instant, timestamp
+from .times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
     from .messages import access_pb2
@@ -58,9 +58,15 @@ def token() -> None:
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only in one namespace.")
 @click.option("--expires", type=Instant(), help="From then on it is not valid.  [never]")
 @click.option("--see-payloads", is_flag=True, help="A viewer may read payloads and results.")
+@click.option(
+    "--calls-per-second",
+    type=click.IntRange(min=0, max=100_000),
+    default=0,
+    help="It may make so many calls.  [any number]",
+)
 def create(
     session: Session, name: str, role: str, all_namespaces: bool, expires: int | None,
-    see_payloads: bool,
+    see_payloads: bool, calls_per_second: int,
 ) -> None:  # fmt: skip
     """Create an access token. Its secret is printed on stdout, this once and never again.
 
@@ -71,6 +77,7 @@ def create(
     wanted = m.access_pb2.AccessToken(
         name=name, namespace="" if all_namespaces else session.namespace, see_payloads=see_payloads,
         expire_time=timestamp(expires) if expires is not None else None,
+        calls_per_second=calls_per_second,
     )  # fmt: skip
     wanted.role = enum_number(m.options_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
@@ -215,6 +222,31 @@ def list_(session: Session) -> None:
     kind = m.access_pb2.ListAccessTokensResponse
     request = m.access_pb2.ListAccessTokensRequest()
     session.show_list(request, kind, "access_tokens", "list access tokens")
+
+
+@command(
+    token, "rotate",
+    "raftsched token rotate ci > ci.token",
+    "raftsched token rotate ci --overlap 7d > ci.token",
+    writes=True,
+)  # fmt: skip
+@click.argument("name", type=TOKEN)
+@click.option("--overlap", type=Length(), help="So long the former secret opens too.  [1h]")
+def rotate(session: Session, name: str, overlap: int | None) -> None:
+    """Give an access token another secret. It is printed on stdout, this once and never again.
+
+    Whoever has the former secret can be given the new one until the overlap is over.
+    """
+    request = session.write(m.access_pb2.RotateAccessTokenRequest(access_token=name))
+    if overlap is not None:
+        request.overlap.CopyFrom(duration(overlap))
+    kind = m.access_pb2.RotateAccessTokenResponse
+    made = session.ask(request, kind, f"rotate access token {name}")
+    until = session.out.look.time(made.access_token.former_secret_expire_time)
+    secret = " This is its secret:" if made.secret else ""
+    session.done(made, f"Access token {name}: the former secret opens until {until}.{secret}")
+    if session.out.is_table and made.secret:
+        echo(made.secret)
 
 
 @command(

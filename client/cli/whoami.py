@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .messages import access_pb2
 
 
+# By the number of Caller.Kind.
+SHOWN = {2: "an access token", 3: "a token of an identity provider", 4: "a certificate"}
+
+
 @command(None, "whoami", "raftsched whoami", "raftsched whoami --calls", "raftsched whoami -o json")
 @click.option("--calls", is_flag=True, help="Name each call that is open to you.")
 def whoami(session: Session, calls: bool) -> None:
@@ -33,7 +37,7 @@ def described(session: Session, caller: access_pb2.Caller, *, calls: bool) -> li
     if caller.kind == m.access_pb2.Caller.KIND_ANONYMOUS:
         lines = ["You have no name here: the cluster has no access tokens, so all are admins."]
     else:
-        lines = [f"You are {caller.name}, by an access token."]
+        lines = [f"You are {caller.name}, by {SHOWN.get(caller.kind, 'what is not known here')}."]
     for grant in caller.grants:
         where = f"in namespace {grant.namespace}" if grant.namespace else "in all namespaces"
         lines.append(f"You are {enum_word(grant, 'role')} {where}: {len(grant.calls)} calls.")

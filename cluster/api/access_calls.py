@@ -13,7 +13,7 @@ from ...proto.v1 import access_pb2, identity_pb2, options_pb2
 from ...statemachine.core import limits
 from ...statemachine.core.instants import set_ms
 from ...statemachine.core.rejection import Fault, Reason, Refused
-from ...statemachine.model.request import CreateToken, TokenCreated
+from ...statemachine.model.request import CreateToken, RotateToken, TokenCreated
 from ..node import refusals
 from ..node.bootstrap_token import digest, first_secret
 from .auth import PREFIX, bearer
@@ -23,7 +23,7 @@ from .node_port import NodePort
 from .unary import OwnCall
 
 SECRET_BYTES = 32
-PROVIDERS_LEVEL = 4
+LEVEL = 4
 
 
 class AccessCalls:
@@ -35,21 +35,25 @@ class AccessCalls:
     def calls(self) -> dict[str, OwnCall]:
         return {
             "AccessService/CreateAccessToken": self.create,
+            "AccessService/RotateAccessToken": self.rotate,
             "AccessService/WhoAmI": self.who_am_i,
             "IdentityService/PutIdentityProvider": self.put_provider,
         }
+
+    def _need_level(self, what: str) -> None:
+        if not self.node.knows(LEVEL):
+            raise refusals.refused(
+                Reason.ERROR_REASON_MEMBER_LACKS,
+                f"a member of the cluster runs a version that does not know {what} (raftsched "
+                "cluster status shows which); update it first",
+                member="", lacks=what,
+            )  # fmt: skip
 
     async def put_provider(
         self, call: Call, request: identity_pb2.PutIdentityProviderRequest
     ) -> Message:
         """Only if all members know what that is, and the keys that somebody wrote down are some."""
-        if not self.node.knows(PROVIDERS_LEVEL):
-            raise refusals.refused(
-                Reason.ERROR_REASON_MEMBER_LACKS,
-                "a member of the cluster runs a version that does not know identity providers "
-                "(raftsched cluster status shows them); update it first",
-                member="", lacks="identity providers",
-            )  # fmt: skip
+        self._need_level("identity providers")
         text = request.identity_provider.jwt.static_keys
         if text and len(text) <= limits.KEY_SET_BYTES and (why := fault_of(text)):
             field = "identity_provider.jwt.static_keys"
@@ -88,7 +92,20 @@ class AccessCalls:
         made = cast(TokenCreated, asked)
         if (made.new or derived) and not request.validate_only:
             made.answer.secret = secret
-        return made.answer
+        return cast(access_pb2.CreateAccessTokenResponse, made.answer)
+
+    async def rotate(
+        self, call: Call, request: access_pb2.RotateAccessTokenRequest
+    ) -> access_pb2.RotateAccessTokenResponse:
+        """Make another secret for a token; it is in this answer and nowhere else."""
+        self._need_level("rotated secrets")
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        order = RotateToken(request, digest(secret))
+        asked = await self.node.ask(order, call.actor, call.timeout(), call.namespace)
+        made = cast(TokenCreated, asked)
+        if made.new and not request.validate_only:
+            made.answer.secret = secret
+        return cast(access_pb2.RotateAccessTokenResponse, made.answer)
 
 
 def kind_of(call: Call) -> access_pb2.Caller.Kind.ValueType:

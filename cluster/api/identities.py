@@ -346,7 +346,11 @@ def name_in(claims: Mapping[str, Any]) -> str:
 def token_of(name: str, rule: identity_pb2.BindingRule) -> Token:
     """What somebody may do, as an access token would say it."""
     return Token(
-        name=name, role=rule.role, namespace=rule.namespace, see_payloads=rule.see_payloads
+        name=name,
+        role=rule.role,
+        namespace=rule.namespace,
+        see_payloads=rule.see_payloads,
+        calls_per_second=rule.calls_per_second,
     )
 
 

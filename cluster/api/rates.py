@@ -1,4 +1,4 @@
-"""Calls a second of a namespace: a bucket for each that has such a quota.
+"""Calls a second of a namespace, and of a caller: a bucket for each that has such a limit.
 
 Buckets are of this node. Nearly all calls are answered by the leader, so its bucket is the one that
 counts. What workers say about their leases is free: it is what ends the load.
@@ -42,29 +42,32 @@ class CallRates:
     def __init__(self, node: NodePort, clock: Callable[[], float] = time.monotonic) -> None:
         self.node, self.clock = node, clock
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._callers: OrderedDict[str, Bucket] = OrderedDict()
 
     def count(self, call: Call, request: Message) -> None:
         """Count a call, or refuse it."""
         if call.method.name.startswith(FREE):
             return
+        if call.token is not None and call.token.calls_per_second:
+            self._count_caller(call, call.token.calls_per_second)
         name = place_of(request)
         if name is None:
             return
         bucket = self._bucket(name, self.clock())
         if bucket is None or not bucket.rate:
             return
-        if bucket.left < 1:
-            wait_ms = int((1 - bucket.left) / bucket.rate * 1000) + 1
-            raise Refused(
-                Rejection(
-                    Reason.ERROR_REASON_RATE_LIMITED,
-                    f"the namespace {name} may make {bucket.rate} calls a second; try again in "
-                    f"{wait_ms} ms, or have calls_per_second raised",
-                    {"namespace": name, "maximum": str(bucket.rate)},
-                    retry_after_ms=wait_ms,
-                )
-            )
-        bucket.left -= 1
+        take(bucket, f"the namespace {name}", {"namespace": name})
+
+    def _count_caller(self, call: Call, rate: int) -> None:
+        """By the name of who calls: an access token, or whom a provider vouches for."""
+        now, name = self.clock(), call.caller
+        bucket = self._callers.pop(name, None) or Bucket(rate, rate, now, now)
+        bucket.rate = rate
+        fill(bucket, now)
+        self._callers[name] = bucket
+        if len(self._callers) > BUCKETS:
+            self._callers.popitem(last=False)
+        take(bucket, name, {"caller": name})
 
     def _bucket(self, name: str, now: float) -> Bucket | None:
         """That of a namespace that is there: names that mean nothing must not push others out."""
@@ -81,8 +84,7 @@ class CallRates:
             bucket.rate, bucket.looked_at = self._rate(name) or 0, now
             self._buckets.move_to_end(name)
         if bucket.rate:
-            bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
-            bucket.filled_at = now
+            fill(bucket, now)
         return bucket
 
     def _rate(self, name: str) -> int | None:
@@ -91,6 +93,27 @@ class CallRates:
         if value is None:
             return 0 if name == namespaces.DEFAULT else None
         return parse(key, value, NamespaceRecord).settings.quota.calls_per_second
+
+
+def fill(bucket: Bucket, now: float) -> None:
+    bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
+    bucket.filled_at = now
+
+
+def take(bucket: Bucket, who: str, values: dict[str, str]) -> None:
+    """Count a call, or refuse it until there is room."""
+    if bucket.left < 1:
+        wait_ms = int((1 - bucket.left) / bucket.rate * 1000) + 1
+        raise Refused(
+            Rejection(
+                Reason.ERROR_REASON_RATE_LIMITED,
+                f"{who} may make {bucket.rate} calls a second; try again in {wait_ms} ms, or have "
+                "calls_per_second raised",
+                {**values, "maximum": str(bucket.rate)},
+                retry_after_ms=wait_ms,
+            )
+        )
+    bucket.left -= 1
 
 
 def place_of(request: Message) -> str | None:

@@ -134,11 +134,11 @@ class Server:
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }
-        rates = CallRates(node)
+        self.rates = CallRates(node)
 
         def admit(call: Call, request: Message) -> None:
             self._access.admit(call, request)
-            rates.count(call, request)
+            self.rates.count(call, request)
 
         self.calls = Calls(
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -34,6 +35,8 @@ class AccessToken(_message.Message):
     SEE_PAYLOADS_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    CALLS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    FORMER_SECRET_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Unique in the cluster."""
     role: _options_pb2.Role.ValueType
@@ -46,6 +49,11 @@ class AccessToken(_message.Message):
     paths of webhooks, and what workers say of errors. Without it these are left out, marked as
     hidden, or read "(hidden)".
     """
+    calls_per_second: _builtins.int
+    """How many calls a second it may make, at the node that answers them (nearly all: the leader);
+    more are refused with RATE_LIMITED. What workers do is not counted. 0 to 100,000; 0: any
+    number.
+    """
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is not valid. Unset: no end."""
@@ -53,6 +61,10 @@ class AccessToken(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """Output only. When it was created."""
+
+    @_builtins.property
+    def former_secret_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """Output only. Until when the secret from before the last RotateAccessToken opens as well."""
 
     def __init__(
         self,
@@ -63,10 +75,12 @@ class AccessToken(_message.Message):
         see_payloads: _builtins.bool = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        calls_per_second: _builtins.int = ...,
+        former_secret_expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "name", b"name", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_second", b"calls_per_second", "create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time", "name", b"name", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -371,6 +385,70 @@ class ListAccessTokensResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListAccessTokensResponse: _TypeAlias = ListAccessTokensResponse  # noqa: Y015
+
+@_typing.final
+class RotateAccessTokenRequest(_message.Message):
+    """To rotate an access token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    access_token: _builtins.str
+    """Its name."""
+    request_id: _builtins.str
+    """See common.proto. A repeated call gets the token's fields again, not its secret."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    @_builtins.property
+    def overlap(self) -> _duration_pb2.Duration:
+        """How long the former secret opens as well. At most 30 days; unset: an hour; 0: no longer."""
+
+    def __init__(
+        self,
+        *,
+        access_token: _builtins.str = ...,
+        overlap: _duration_pb2.Duration | None = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["overlap", b"overlap"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "overlap", b"overlap", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateAccessTokenRequest: _TypeAlias = RotateAccessTokenRequest  # noqa: Y015
+
+@_typing.final
+class RotateAccessTokenResponse(_message.Message):
+    """It has another secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """To be sent as `authorization: Bearer SECRET`."""
+    @_builtins.property
+    def access_token(self) -> Global___AccessToken:
+        """Without secret."""
+
+    def __init__(
+        self,
+        *,
+        access_token: Global___AccessToken | None = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateAccessTokenResponse: _TypeAlias = RotateAccessTokenResponse  # noqa: Y015
 
 @_typing.final
 class RevokeAccessTokenRequest(_message.Message):

@@ -50,6 +50,11 @@ class AccessServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_access__pb2.ListAccessTokensRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_access__pb2.ListAccessTokensResponse.FromString,
                 _registered_method=True)
+        self.RotateAccessToken = channel.unary_unary(
+                '/raftsched.v1.AccessService/RotateAccessToken',
+                request_serializer=raftsched_dot_v1_dot_access__pb2.RotateAccessTokenRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_access__pb2.RotateAccessTokenResponse.FromString,
+                _registered_method=True)
         self.RevokeAccessToken = channel.unary_unary(
                 '/raftsched.v1.AccessService/RevokeAccessToken',
                 request_serializer=raftsched_dot_v1_dot_access__pb2.RevokeAccessTokenRequest.SerializeToString,
@@ -93,6 +98,16 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateAccessToken(self, request, context):
+        """Give it another secret, which is shown once; the former one opens as well for as long as
+        `overlap` says, so that whoever has it can be given the new one. Rotated again within that
+        time, as when an answer was lost, the secret in between ends at once, and the former one when
+        it would have. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID, MEMBER_LACKS.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevokeAccessToken(self, request, context):
         """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
         WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
@@ -129,6 +144,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.ListAccessTokens,
                     request_deserializer=raftsched_dot_v1_dot_access__pb2.ListAccessTokensRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_access__pb2.ListAccessTokensResponse.SerializeToString,
+            ),
+            'RotateAccessToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateAccessToken,
+                    request_deserializer=raftsched_dot_v1_dot_access__pb2.RotateAccessTokenRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_access__pb2.RotateAccessTokenResponse.SerializeToString,
             ),
             'RevokeAccessToken': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeAccessToken,
@@ -223,6 +243,33 @@ class AccessService(object):
             '/raftsched.v1.AccessService/ListAccessTokens',
             raftsched_dot_v1_dot_access__pb2.ListAccessTokensRequest.SerializeToString,
             raftsched_dot_v1_dot_access__pb2.ListAccessTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateAccessToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.AccessService/RotateAccessToken',
+            raftsched_dot_v1_dot_access__pb2.RotateAccessTokenRequest.SerializeToString,
+            raftsched_dot_v1_dot_access__pb2.RotateAccessTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

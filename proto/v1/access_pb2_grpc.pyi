@@ -47,6 +47,12 @@ class AccessServiceStub:
     """
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
+    RotateAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RotateAccessTokenRequest, _access_pb2.RotateAccessTokenResponse]
+    """Give it another secret, which is shown once; the former one opens as well for as long as
+    `overlap` says, so that whoever has it can be given the new one. Rotated again within that
+    time, as when an answer was lost, the secret in between ends at once, and the former one when
+    it would have. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID, MEMBER_LACKS.
+    """
     RevokeAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]
     """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
     WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
@@ -78,6 +84,12 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
+    RotateAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RotateAccessTokenRequest, _access_pb2.RotateAccessTokenResponse]  # type: ignore[assignment]
+    """Give it another secret, which is shown once; the former one opens as well for as long as
+    `overlap` says, so that whoever has it can be given the new one. Rotated again within that
+    time, as when an answer was lost, the secret in between ends at once, and the former one when
+    it would have. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID, MEMBER_LACKS.
+    """
     RevokeAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]  # type: ignore[assignment]
     """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
     WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
@@ -124,6 +136,18 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.ListAccessTokensResponse, _abc.Awaitable[_access_pb2.ListAccessTokensResponse]]:
         """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
+
+    @_abc_1.abstractmethod
+    def RotateAccessToken(
+        self,
+        request: _access_pb2.RotateAccessTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.RotateAccessTokenResponse, _abc.Awaitable[_access_pb2.RotateAccessTokenResponse]]:
+        """Give it another secret, which is shown once; the former one opens as well for as long as
+        `overlap` says, so that whoever has it can be given the new one. Rotated again within that
+        time, as when an answer was lost, the secret in between ends at once, and the former one when
+        it would have. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID, MEMBER_LACKS.
+        """
 
     @_abc_1.abstractmethod
     def RevokeAccessToken(

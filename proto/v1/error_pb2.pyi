@@ -147,7 +147,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
     """A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 81
-    """Too many calls a second for this namespace."""
+    """Too many calls a second for this namespace, or this caller. Metadata: `namespace` or `caller`,
+    `maximum`.
+    """
     ERROR_REASON_BACKLOG_FULL: _ErrorReason.ValueType  # 82
     """The leader's backlog of requests is full."""
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 83
@@ -341,7 +343,9 @@ ERROR_REASON_NAMESPACE_ELSEWHERE: ErrorReason.ValueType  # 75
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
 """A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 81
-"""Too many calls a second for this namespace."""
+"""Too many calls a second for this namespace, or this caller. Metadata: `namespace` or `caller`,
+`maximum`.
+"""
 ERROR_REASON_BACKLOG_FULL: ErrorReason.ValueType  # 82
 """The leader's backlog of requests is full."""
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 83

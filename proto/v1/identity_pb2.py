@@ -29,7 +29,7 @@ from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/identity.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xf5\x01\n\x10IdentityProvider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x03jwt\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.TokenIssuerH\x00\x12\x38\n\x0c\x63\x65rtificates\x18\x03 \x01(\x0b\x32 .raftsched.v1.ClientCertificatesH\x00\x12(\n\x05rules\x18\x04 \x03(\x0b\x32\x19.raftsched.v1.BindingRule\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x06 \x01(\tB\x06\n\x04kind\"\x96\x01\n\x0bTokenIssuer\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x11\n\taudiences\x18\x02 \x03(\t\x12\x12\n\nalgorithms\x18\x03 \x03(\t\x12\x10\n\x08jwks_uri\x18\x04 \x01(\t\x12\x13\n\x0bstatic_keys\x18\x05 \x01(\t\x12)\n\x06leeway\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x14\n\x12\x43lientCertificates\"\x8b\x01\n\x0b\x42indingRule\x12+\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1b.raftsched.v1.ClaimSelector\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xa0\x97$\x01\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\".\n\rClaimSelector\x12\r\n\x05\x63laim\x18\x01 \x03(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"\x82\x01\n\x1aPutIdentityProviderRequest\x12\x39\n\x11identity_provider\x18\x01 \x01(\x0b\x32\x1e.raftsched.v1.IdentityProvider\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"`\n\x1aGetIdentityProviderRequest\x12\x19\n\x11identity_provider\x18\x01 \x01(\t\x12\'\n\x04read\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"n\n\x1cListIdentityProvidersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"t\n\x1dListIdentityProvidersResponse\x12:\n\x12identity_providers\x18\x01 \x03(\x0b\x32\x1e.raftsched.v1.IdentityProvider\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x1d\x44\x65leteIdentityProviderRequest\x12\x19\n\x11identity_provider\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\" \n\x1e\x44\x65leteIdentityProviderResponse2\xb6\x05\n\x0fIdentityService\x12\xb4\x01\n\x13PutIdentityProvider\x12(.raftsched.v1.PutIdentityProviderRequest\x1a\x1e.raftsched.v1.IdentityProvider\"S\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02\x43\x1a./v1/identityProviders/{identity_provider.name}:\x11identity_provider\x12\x9c\x01\n\x13GetIdentityProvider\x12(.raftsched.v1.GetIdentityProviderRequest\x1a\x1e.raftsched.v1.IdentityProvider\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02+\x12)/v1/identityProviders/{identity_provider}\x12\x99\x01\n\x15ListIdentityProviders\x12*.raftsched.v1.ListIdentityProvidersRequest\x1a+.raftsched.v1.ListIdentityProvidersResponse\"\'\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/identityProviders\x12\xb0\x01\n\x16\x44\x65leteIdentityProvider\x12+.raftsched.v1.DeleteIdentityProviderRequest\x1a,.raftsched.v1.DeleteIdentityProviderResponse\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02+*)/v1/identityProviders/{identity_provider}b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/identity.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xf5\x01\n\x10IdentityProvider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x03jwt\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.TokenIssuerH\x00\x12\x38\n\x0c\x63\x65rtificates\x18\x03 \x01(\x0b\x32 .raftsched.v1.ClientCertificatesH\x00\x12(\n\x05rules\x18\x04 \x03(\x0b\x32\x19.raftsched.v1.BindingRule\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x06 \x01(\tB\x06\n\x04kind\"\x96\x01\n\x0bTokenIssuer\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x11\n\taudiences\x18\x02 \x03(\t\x12\x12\n\nalgorithms\x18\x03 \x03(\t\x12\x10\n\x08jwks_uri\x18\x04 \x01(\t\x12\x13\n\x0bstatic_keys\x18\x05 \x01(\t\x12)\n\x06leeway\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x14\n\x12\x43lientCertificates\"\xa5\x01\n\x0b\x42indingRule\x12+\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x1b.raftsched.v1.ClaimSelector\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xa0\x97$\x01\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\x12\x18\n\x10\x63\x61lls_per_second\x18\x05 \x01(\x05\".\n\rClaimSelector\x12\r\n\x05\x63laim\x18\x01 \x03(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"\x82\x01\n\x1aPutIdentityProviderRequest\x12\x39\n\x11identity_provider\x18\x01 \x01(\x0b\x32\x1e.raftsched.v1.IdentityProvider\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"`\n\x1aGetIdentityProviderRequest\x12\x19\n\x11identity_provider\x18\x01 \x01(\t\x12\'\n\x04read\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"n\n\x1cListIdentityProvidersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"t\n\x1dListIdentityProvidersResponse\x12:\n\x12identity_providers\x18\x01 \x03(\x0b\x32\x1e.raftsched.v1.IdentityProvider\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\x1d\x44\x65leteIdentityProviderRequest\x12\x19\n\x11identity_provider\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\" \n\x1e\x44\x65leteIdentityProviderResponse2\xb6\x05\n\x0fIdentityService\x12\xb4\x01\n\x13PutIdentityProvider\x12(.raftsched.v1.PutIdentityProviderRequest\x1a\x1e.raftsched.v1.IdentityProvider\"S\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02\x43\x1a./v1/identityProviders/{identity_provider.name}:\x11identity_provider\x12\x9c\x01\n\x13GetIdentityProvider\x12(.raftsched.v1.GetIdentityProviderRequest\x1a\x1e.raftsched.v1.IdentityProvider\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02+\x12)/v1/identityProviders/{identity_provider}\x12\x99\x01\n\x15ListIdentityProviders\x12*.raftsched.v1.ListIdentityProvidersRequest\x1a+.raftsched.v1.ListIdentityProvidersResponse\"\'\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/identityProviders\x12\xb0\x01\n\x16\x44\x65leteIdentityProvider\x12+.raftsched.v1.DeleteIdentityProviderRequest\x1a,.raftsched.v1.DeleteIdentityProviderResponse\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02+*)/v1/identityProviders/{identity_provider}b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,21 +53,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTCERTIFICATES']._serialized_start=596
   _globals['_CLIENTCERTIFICATES']._serialized_end=616
   _globals['_BINDINGRULE']._serialized_start=619
-  _globals['_BINDINGRULE']._serialized_end=758
-  _globals['_CLAIMSELECTOR']._serialized_start=760
-  _globals['_CLAIMSELECTOR']._serialized_end=806
-  _globals['_PUTIDENTITYPROVIDERREQUEST']._serialized_start=809
-  _globals['_PUTIDENTITYPROVIDERREQUEST']._serialized_end=939
-  _globals['_GETIDENTITYPROVIDERREQUEST']._serialized_start=941
-  _globals['_GETIDENTITYPROVIDERREQUEST']._serialized_end=1037
-  _globals['_LISTIDENTITYPROVIDERSREQUEST']._serialized_start=1039
-  _globals['_LISTIDENTITYPROVIDERSREQUEST']._serialized_end=1149
-  _globals['_LISTIDENTITYPROVIDERSRESPONSE']._serialized_start=1151
-  _globals['_LISTIDENTITYPROVIDERSRESPONSE']._serialized_end=1267
-  _globals['_DELETEIDENTITYPROVIDERREQUEST']._serialized_start=1269
-  _globals['_DELETEIDENTITYPROVIDERREQUEST']._serialized_end=1384
-  _globals['_DELETEIDENTITYPROVIDERRESPONSE']._serialized_start=1386
-  _globals['_DELETEIDENTITYPROVIDERRESPONSE']._serialized_end=1418
-  _globals['_IDENTITYSERVICE']._serialized_start=1421
-  _globals['_IDENTITYSERVICE']._serialized_end=2115
+  _globals['_BINDINGRULE']._serialized_end=784
+  _globals['_CLAIMSELECTOR']._serialized_start=786
+  _globals['_CLAIMSELECTOR']._serialized_end=832
+  _globals['_PUTIDENTITYPROVIDERREQUEST']._serialized_start=835
+  _globals['_PUTIDENTITYPROVIDERREQUEST']._serialized_end=965
+  _globals['_GETIDENTITYPROVIDERREQUEST']._serialized_start=967
+  _globals['_GETIDENTITYPROVIDERREQUEST']._serialized_end=1063
+  _globals['_LISTIDENTITYPROVIDERSREQUEST']._serialized_start=1065
+  _globals['_LISTIDENTITYPROVIDERSREQUEST']._serialized_end=1175
+  _globals['_LISTIDENTITYPROVIDERSRESPONSE']._serialized_start=1177
+  _globals['_LISTIDENTITYPROVIDERSRESPONSE']._serialized_end=1293
+  _globals['_DELETEIDENTITYPROVIDERREQUEST']._serialized_start=1295
+  _globals['_DELETEIDENTITYPROVIDERREQUEST']._serialized_end=1410
+  _globals['_DELETEIDENTITYPROVIDERRESPONSE']._serialized_start=1412
+  _globals['_DELETEIDENTITYPROVIDERRESPONSE']._serialized_end=1444
+  _globals['_IDENTITYSERVICE']._serialized_start=1447
+  _globals['_IDENTITYSERVICE']._serialized_end=2141
 # @@protoc_insertion_point(module_scope)

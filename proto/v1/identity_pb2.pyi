@@ -169,12 +169,15 @@ class BindingRule(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     SEE_PAYLOADS_FIELD_NUMBER: _builtins.int
+    CALLS_PER_SECOND_FIELD_NUMBER: _builtins.int
     role: _options_pb2.Role.ValueType
     """What those may do."""
     namespace: _builtins.str
     """Where; empty: everywhere."""
     see_payloads: _builtins.bool
     """See AccessToken.see_payloads."""
+    calls_per_second: _builtins.int
+    """Of each of those callers; see AccessToken.calls_per_second."""
     @_builtins.property
     def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClaimSelector]:
         """All of them must fit. 1 to 8."""
@@ -186,10 +189,11 @@ class BindingRule(_message.Message):
         role: _options_pb2.Role.ValueType = ...,
         namespace: _builtins.str = ...,
         see_payloads: _builtins.bool = ...,
+        calls_per_second: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_second", b"calls_per_second", "claims", b"claims", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

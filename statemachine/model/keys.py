@@ -32,6 +32,7 @@ AUDIT = b"A"  # inverted place
 CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
 ACCESS = b"P"  # name of an access token
+FORMER_SECRET = b"1"  # name of an access token -> until when, and the hash of its former secret
 PROVIDER = b"V"  # name of an identity provider
 NAMESPACE_DELETION = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occurrence
@@ -407,6 +408,10 @@ def alert(number: int, name: str) -> bytes:
 
 def access(name: str) -> bytes:
     return ACCESS + name.encode()
+
+
+def former_secret(name: str) -> bytes:
+    return FORMER_SECRET + name.encode()
 
 
 def provider(name: str) -> bytes:

@@ -259,11 +259,24 @@ class CreateToken:
 
 
 @dataclass(frozen=True, slots=True)
+class RotateToken:
+    """Another secret for an access token, by its hash. The reply is a TokenCreated."""
+
+    request: access_pb2.RotateAccessTokenRequest
+    # SHA-256 of the secret.
+    digest: bytes
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated:
-    """What came of a CreateToken."""
+    """What came of a CreateToken or RotateToken."""
 
     # Without the secret.
-    answer: access_pb2.CreateAccessTokenResponse
+    answer: access_pb2.CreateAccessTokenResponse | access_pb2.RotateAccessTokenResponse
     # The secret is to be shown. Otherwise the call came before, and its secret was shown then.
     new: bool
 

@@ -127,12 +127,19 @@ def list_access_tokens(
     paging = pages.read("tokens", 0, "", request.page_size, request.page_token)
     end = keys.after(keys.ACCESS)
     found = view.stored.scan(pages.first_behind(paging, keys.ACCESS, end), end)
-    page = pages.fill(
-        paging, found, pages.key_of, lambda entry: access.answer(parse(*entry, AccessTokenRecord))
-    )
+
+    def show(entry: tuple[bytes, bytes]) -> access_pb2.AccessToken:
+        return _access_token(view, parse(*entry, AccessTokenRecord))
+
+    page = pages.fill(paging, found, pages.key_of, show)
     return access_pb2.ListAccessTokensResponse(
         access_tokens=page.items, next_page_token=page.next_token
     )
+
+
+def _access_token(view: View, record: AccessTokenRecord) -> access_pb2.AccessToken:
+    until_ms = access.former(view.stored, record.settings.name)[1]
+    return access.answer(record, until_ms if until_ms > view.now_ms else 0)
 
 
 def get_identity_provider(

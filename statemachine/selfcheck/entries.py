@@ -86,6 +86,8 @@ def _all_wanted(store: Reading) -> Wanted:
         yield keys.resume_timer(resumed.timer_at_ms, jid_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
         yield keys.secret(token.digest), key[1:]
+    for key, value in store.scan(keys.FORMER_SECRET, keys.after(keys.FORMER_SECRET)):
+        yield keys.secret(value[8:]), key[1:]
     # A state that was written before has them up to here only.
     known = store.get(keys.INDEXED) or keys.LEDGER
     for key, value in store.scan(keys.LEDGER, known):
@@ -283,7 +285,8 @@ def _first_quota_wait_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     token = record(store, keys.ACCESS + value, AccessTokenRecord)
-    return token is not None and keys.secret(token.digest) == key
+    former = (store.get(keys.FORMER_SECRET + value) or bytes(8))[8:]
+    return token is not None and key[1:] in (token.digest, former)
 
 
 def _quota_wait_wanted(store: Reading, key: bytes, value: bytes) -> bool:

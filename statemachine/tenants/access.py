@@ -14,12 +14,14 @@ from ..core.rejection import Fault, Reason, Refused
 from ..core.store import Reading
 from ..model import keys, validate
 from ..model.record import AccessTokenRecord, parse
-from ..model.request import CreateToken, TokenCreated
+from ..model.request import CreateToken, RotateToken, TokenCreated
 from ..model.view import View
 from . import audit_log, idempotency, namespaces
 
 AccessToken = access_pb2.AccessToken
 Created = access_pb2.CreateAccessTokenResponse
+Rotated = access_pb2.RotateAccessTokenResponse
+HOUR_MS = 3_600_000
 DIGEST_BYTES = 32
 
 
@@ -31,8 +33,17 @@ def find(store: Reading, digest: bytes, now_ms: int) -> AccessToken | None:
     key = keys.ACCESS + name
     value = store.get(key)
     assert value is not None, f"the access token {name.decode()} is not there"
-    token = parse(key, value, AccessTokenRecord).settings
+    record = parse(key, value, AccessTokenRecord)
+    token = record.settings
+    if record.digest != digest and former(store, token.name)[1] <= now_ms:
+        return None
     return None if 0 < ms_or(token, "expire_time", 0) <= now_ms else token
+
+
+def former(store: Reading, name: str) -> tuple[bytes, int]:
+    """The hash of the secret a token had before, and until when that opens; b"" and 0 if none."""
+    value = store.get(keys.former_secret(name)) or bytes(8)
+    return value[8:], int.from_bytes(value[:8], "big")
 
 
 def any_token(store: Reading) -> bool:
@@ -94,6 +105,9 @@ def _check(view: View, wanted: AccessToken) -> None:
         message = "say what it may do: ADMIN, EDITOR, WORKER or VIEWER"
         faults.append(Fault("access_token.role", Reason.ERROR_REASON_FIELD_REQUIRED, message))
     faults += validate.enum("access_token.role", wanted, "role")
+    most = limits.CALLS_PER_SECOND
+    place = "access_token.calls_per_second"
+    faults += validate.between(place, wanted.calls_per_second, 0, most)
     faults += validate.instant("access_token.expire_time", wanted, "expire_time")
     if wanted.HasField("expire_time") and instants.to_ms(wanted.expire_time) <= view.now_ms:
         message = "it has passed already; give an instant to come, or none"
@@ -117,17 +131,48 @@ def _check(view: View, wanted: AccessToken) -> None:
         )  # fmt: skip
 
 
+def rotate(view: View, request: RotateToken, actor: str) -> TokenCreated:
+    """Another secret; the former one opens as well for a while. One that is still within such a
+    time stays the former one, so who has lost an answer can rotate again."""
+    asked = request.request
+    if asked.request_id:
+        before = idempotency.find(view, asked.request_id, asked)
+        if isinstance(before, Rotated):
+            return TokenCreated(before, new=False)
+    faults = validate.span("overlap", asked, "overlap", 0, limits.OVERLAP_MS)
+    if faults:
+        raise Refused.of(faults)
+    name = asked.access_token
+    record = _need(view, name)
+    digest, until_ms = _former(view, name)
+    if until_ms > view.now_ms:
+        view.delete(keys.secret(record.digest))
+    else:
+        if digest:
+            view.delete(keys.secret(digest))
+        until_ms = view.now_ms + ms_or(asked, "overlap", HOUR_MS)
+        view.put_raw(keys.former_secret(name), until_ms.to_bytes(8, "big") + record.digest)
+    record.digest = request.digest
+    view.put(keys.access(name), record)
+    view.put_raw(keys.secret(request.digest), name.encode())
+    place = record.settings.namespace
+    audit_log.add(view, actor, "RotateAccessToken", place, f"accessToken/{name}", asked)
+    reply = Rotated(access_token=answer(record, until_ms))
+    if asked.request_id:
+        idempotency.add(view, asked.request_id, asked, reply)
+    return TokenCreated(reply, new=True)
+
+
+def _former(view: View, name: str) -> tuple[bytes, int]:
+    value = view.get_raw(keys.former_secret(name)) or bytes(8)
+    return value[8:], int.from_bytes(value[:8], "big")
+
+
 def revoke(
     view: View, request: access_pb2.RevokeAccessTokenRequest, actor: str
 ) -> access_pb2.RevokeAccessTokenResponse:
     name = request.access_token
-    record = view.get(keys.access(name), AccessTokenRecord)
-    if record is None:
-        raise Refused.because(
-            Reason.ERROR_REASON_ACCESS_TOKEN_NOT_FOUND,
-            f"there is no access token '{name}'; list what there is",
-            access_token=name,
-        )
+    record = _need(view, name)
     if opens_all(record.settings) and not _another(view, name):
         message = (
             f"'{name}' is the last token of an admin for all namespaces without an end. Without it "
@@ -139,6 +184,17 @@ def revoke(
     namespace = record.settings.namespace
     audit_log.add(view, actor, "RevokeAccessToken", namespace, f"accessToken/{name}", request)
     return access_pb2.RevokeAccessTokenResponse()
+
+
+def _need(view: View, name: str) -> AccessTokenRecord:
+    record = view.get(keys.access(name), AccessTokenRecord)
+    if record is None:
+        raise Refused.because(
+            Reason.ERROR_REASON_ACCESS_TOKEN_NOT_FOUND,
+            f"there is no access token '{name}'; list what there is",
+            access_token=name,
+        )
+    return record
 
 
 def opens_all(token: AccessToken) -> bool:
@@ -167,17 +223,24 @@ def revoke_all(view: View, namespace: str) -> None:
 def _drop(view: View, record: AccessTokenRecord) -> None:
     view.delete(keys.access(record.settings.name))
     view.delete(keys.secret(record.digest))
+    digest, _ = _former(view, record.settings.name)
+    if digest:
+        view.delete(keys.former_secret(record.settings.name))
+        view.delete(keys.secret(digest))
 
 
 def _settings(wanted: AccessToken) -> AccessToken:
     kept = AccessToken()
     kept.CopyFrom(wanted)
-    kept.ClearField("create_time")
+    for name in ("create_time", "former_secret_expire_time"):
+        kept.ClearField(name)
     return kept
 
 
-def answer(record: AccessTokenRecord) -> AccessToken:
+def answer(record: AccessTokenRecord, former_until_ms: int = 0) -> AccessToken:
     shown = AccessToken()
     shown.CopyFrom(record.settings)
     instants.set_ms(shown.create_time, record.created_at_ms)
+    if former_until_ms:
+        instants.set_ms(shown.former_secret_expire_time, former_until_ms)
     return shown

@@ -248,7 +248,9 @@ def key_set_fault(text: str) -> str:
 
 
 def _rule_faults(place: str, rule: Rule) -> list[Fault]:
-    faults = validate.enum(f"{place}.role", rule, "role")
+    faults = validate.enum(f"{place}.role", rule, "role") + validate.between(
+        f"{place}.calls_per_second", rule.calls_per_second, 0, limits.CALLS_PER_SECOND
+    )
     if rule.role == options_pb2.ROLE_UNSPECIFIED:
         message = "say what they may do: ADMIN, EDITOR, WORKER or VIEWER"
         faults.append(Fault(f"{place}.role", REQUIRED, message))

@@ -10,7 +10,8 @@ from raftsched.proto.v1 import access_pb2, namespace_pb2, options_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.machine import Request, decide
-from raftsched.statemachine.model.request import CreateToken, TokenCreated
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.request import CreateToken, RotateToken, TokenCreated
 from raftsched.statemachine.tenants import access
 
 from .asking import ask, pages
@@ -205,3 +206,65 @@ def test_a_token_of_the_same_change_is_seen(machine: Machine) -> None:
 
     assert isinstance(first, TokenCreated)
     assert getattr(second, "word") == "NAME_EXISTS"  # noqa: B009  # It is an object.
+
+
+def rotate(
+    machine: Machine, secret: str, overlap_ms: int | None = None, request_id: str = ""
+) -> TokenCreated:
+    request = access_pb2.RotateAccessTokenRequest(access_token="t", request_id=request_id)
+    if overlap_ms is not None:
+        request.overlap.FromMilliseconds(overlap_ms)
+    return machine.ask(RotateToken(request, digest(secret)), TokenCreated, actor="root")
+
+
+def opens(machine: Machine) -> set[str]:
+    return {secret for secret in "abcdef" if found(machine, secret) is not None}
+
+
+def test_a_rotated_token_has_two_secrets_for_a_while(machine: Machine) -> None:
+    create(machine, token(), "a")
+    made = rotate(machine, "b", 5_000)
+    assert made.new
+    until_ms = made.answer.access_token.former_secret_expire_time.ToMilliseconds()
+    assert until_ms == machine.now_ms + 5_000
+    assert opens(machine) == {"a", "b"}
+    machine.advance(4_999)
+    assert opens(machine) == {"a", "b"}
+    machine.advance(1)
+    assert opens(machine) == {"b"}
+    rotate(machine, "c")
+    assert opens(machine) == {"b", "c"}
+    machine.advance(3_600_000)
+    assert opens(machine) == {"c"}
+    rotate(machine, "d", 0)
+    assert opens(machine) == {"d"}
+    kept = [key for key in image(machine.store) if key[:1] == keys.SECRET]
+    assert len(kept) == 2
+    request = access_pb2.RevokeAccessTokenRequest(access_token="t")
+    machine.ask(request, access_pb2.RevokeAccessTokenResponse, actor="root")
+    assert opens(machine) == set()
+    assert not [key for key in image(machine.store) if key[:1] in keys.SECRET + keys.FORMER_SECRET]
+
+
+def test_who_lost_the_answer_rotates_again_and_keeps_the_secret_he_has(machine: Machine) -> None:
+    create(machine, token(), "a")
+    rotate(machine, "b", 60_000)
+    machine.advance(1_000)
+    made = rotate(machine, "c", 60_000)
+    assert opens(machine) == {"a", "c"}
+    assert made.answer.access_token.former_secret_expire_time.ToMilliseconds() == (
+        machine.now_ms + 59_000
+    )
+    again = rotate(machine, "d", request_id="once")
+    assert (again.new, rotate(machine, "e", request_id="once").new) == (True, False)
+    assert opens(machine) == {"a", "d"}
+
+
+def test_a_rotation_that_asks_too_much_is_refused(machine: Machine) -> None:
+    request = access_pb2.RotateAccessTokenRequest(access_token="t")
+    assert machine.refused(RotateToken(request, digest("b"))).word == "ACCESS_TOKEN_NOT_FOUND"
+    create(machine, token(), "a")
+    request.overlap.FromSeconds(31 * 86_400)
+    assert machine.refused(RotateToken(request, digest("b"))).word == "FIELD_INVALID"
+    wanted = order(token("u", calls_per_second=100_001))
+    assert machine.refused(wanted).values["field"] == "access_token.calls_per_second"

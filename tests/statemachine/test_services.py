@@ -10,6 +10,7 @@ from raftsched.statemachine.rules import RULES
 # Calls that the server brings to a rule under another name, since they say less or more.
 AS_RULES = {
     "CreateAccessToken": request.CreateToken,
+    "RotateAccessToken": request.RotateToken,
     "Lease": request.Grant,
     "Heartbeat": request.Note,
     "ReportResults": request.Report,

@@ -603,3 +603,38 @@ async def test_a_worker_goes_on_at_a_new_leader_that_knows_it_by_its_leases_only
     request = worker_pb2.ReportResultsRequest(worker="w2", results=[result])
     [ack] = (await workers.ReportResults(request, metadata=mine)).acks
     assert ack.reason == ""
+
+
+async def test_a_token_has_two_secrets_while_it_is_rotated(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    old = await make(served, "ci", Role.ROLE_EDITOR, root)
+    request = access_pb2.RotateAccessTokenRequest(access_token="ci", request_id="r")
+    made = await access(served).RotateAccessToken(request, metadata=bearer(root))
+    assert made.secret.startswith("rs_")
+    for secret in (old, made.secret):
+        await jobs(served).ListJobs(job_pb2.ListJobsRequest(), metadata=bearer(secret))
+    again = await access(served).RotateAccessToken(request, metadata=bearer(root))
+    assert again.secret == ""
+    assert again.access_token == made.access_token
+    served.node.levels["b"] = 3
+    request.request_id = ""
+    found = await refused(access(served).RotateAccessToken(request, metadata=bearer(root)))
+    assert found.reason == "MEMBER_LACKS"
+
+
+async def test_a_caller_may_make_so_many_calls_a_second(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    few = bearer(await make(served, "few", Role.ROLE_EDITOR, root, calls_per_second=3))
+    other = bearer(await make(served, "other", Role.ROLE_EDITOR, root))
+    served.server.rates.clock = lambda: 100.0
+    ask = job_pb2.ListJobsRequest()
+    for _ in range(3):
+        await jobs(served).ListJobs(ask, metadata=few)
+    found = await refused(jobs(served).ListJobs(ask, metadata=few))
+    assert (found.reason, found.values) == ("RATE_LIMITED", {"caller": "few", "maximum": "3"})
+    assert "few may make 3 calls a second; try again in 334 ms" in found.message
+    await jobs(served).ListJobs(ask, metadata=other)
+    served.server.rates.clock = lambda: 100.4
+    await jobs(served).ListJobs(ask, metadata=few)
