@@ -18,11 +18,12 @@ AS_RULES = {
 }
 # Calls about what is no part of the state: nodes, sessions, streams, what comes.
 SERVER = {
+    "WhoAmI": "who calls",
     "GetClusterStatus": "members", "AddNode": "members", "RemoveNode": "members",
     "MoveNode": "members", "DrainNode": "node", "TransferLeadership": "consensus",
     "TakeSnapshot": "snapshots", "VerifyState": "the self-check",
     "SetStateTime": "a rule with clocks",
-    "Backup": "snapshots",
+    "Backup": "snapshots", "StageBackup": "the log", "RestoreBackup": "the log",
     "WatchEvents": "events", "ListEvents": "events",
     "WaitRun": "GetRun and events", "ListWorkers": "sessions", "DrainWorker": "sessions",
 }  # fmt: skip
