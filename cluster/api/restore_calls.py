@@ -88,14 +88,11 @@ class RestoreCalls:
         touched_at = loop.time()
         while True:
             node.restores.look()
-            lacking, why = node.restores.lacking(staged)
-            if why:
+            try:
+                lacking = node.restores.lacking(staged)
+            except Refused:
                 await self._drop(call, staged)
-                raise refusals.refused(
-                    Reason.ERROR_REASON_FIELD_INVALID,
-                    f"the backup cannot be put back, and nothing was changed: {why}",
-                    field="backup_id",
-                )
+                raise
             if not lacking:
                 return
             if not node.leads:

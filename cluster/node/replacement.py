@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from ...statemachine import recovery
 from ...statemachine.calls import staging
-from ...statemachine.core.rocks_store import RocksStore, read_whole
+from ...statemachine.core.rocks_store import RocksStore, read_through
 from ...statemachine.core.store import Corrupt, Reading
 from ...statemachine.machine import read_meta
 from ...statemachine.model import keys
@@ -31,11 +32,16 @@ from ...statemachine.model.record import (
     encode,
     parse,
 )
+from ..raft.disk import LACKS
 from . import backup
 
 # Before the bytes of such an entry: no change begins with it.
 SWITCH = b"\xc1"
 CACHE_BYTES = 16 << 20
+# What a node says of a stage that it could not make ready: there was no room, or why else.
+FULL = "!"
+FAILED = "- "
+ENTRIES = 10_000  # Read between two looks.
 Check = Callable[[backup.ArchiveManifest], None]
 
 
@@ -55,10 +61,11 @@ class MadeReady:
 class _Bytes:
     """Pieces, read as a file."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._left = pieces, b""
+    def __init__(self, pieces: Iterator[bytes], look: Callable[[], None]) -> None:
+        self._pieces, self._look, self._left = pieces, look, b""
 
     def read(self, size: int, /) -> bytes:
+        self._look()
         found = [self._left]
         have = len(self._left)
         while have < size and (piece := next(self._pieces, None)) is not None:
@@ -70,16 +77,19 @@ class _Bytes:
 
 
 def make(
-    store: Reading, staged: StagedRecord, folder: Path, check: Check | None = None
-) -> MadeReady:
-    """Make the tables, which are the same on every node. Raises CannotRestore, as `check` may, and
-    OSError where there is no room."""
+    store: Reading, staged: StagedRecord, folder: Path, check: Check | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> MadeReady:  # fmt: skip
+    """Make the tables, which are the same on every node. Raises CannotRestore, as `check` may and
+    `look`, which is called now and then; and OSError where there is no room."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        manifest = backup.unpack_from(_Bytes(staging.pieces(store, staged.serial)), folder)
+        pieces = _Bytes(staging.pieces(store, staged.serial), look)
+        manifest = backup.unpack_from(pieces, folder)
         if check is not None:
             check(manifest)
-        read_whole(folder)
+        for _ in read_through(folder, ENTRIES):
+            look()
         made = _replaced(folder, manifest, staged)
     except (backup.NoBackup, Corrupt) as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -174,6 +184,7 @@ class Preparing:
         self._helper = ThreadPoolExecutor(1, "restore")
         self._staged: StagedRecord | None = None
         self._making: Future[MadeReady] | None = None
+        self._ends = threading.Event()
 
     def look(self, store: Callable[[], Reading], staged: StagedRecord | None) -> None:
         """Begin with what is sealed now. `store`: the state as it is, for a thread."""
@@ -188,7 +199,12 @@ class Preparing:
             return
         self._staged = staged
         self._making = self._helper.submit(
-            make, store(), staged, self._folder, partial(self._check, staged)
+            make,
+            store(),
+            staged,
+            self._folder,
+            partial(self._check, staged),
+            self._may_go_on,
         )
         self._making.add_done_callback(lambda _: self._changed())
 
@@ -214,8 +230,10 @@ class Preparing:
         if self._making is None or not self._making.done():
             return ""
         error = self._making.exception()
+        if isinstance(error, OSError) and error.errno in LACKS:
+            return f"{self.serial} {FULL}"
         if error is not None:
-            return f"{self.serial} - {error}"
+            return f"{self.serial} {FAILED}{error}"
         return f"{self.serial} {self._making.result().meta.fingerprint.hex()}"
 
     def wait(self, serial: int) -> MadeReady | None:
@@ -225,5 +243,11 @@ class Preparing:
         made = self._making.result()
         return made if made.folder.exists() else None
 
+    def _may_go_on(self) -> None:
+        if self._ends.is_set():
+            raise CannotRestore("this node stops")
+
     def close(self) -> None:
+        """Return once nothing is being made any more, which is soon."""
+        self._ends.set()
         self._helper.shutdown()

@@ -12,18 +12,18 @@ import logging
 from collections.abc import Callable
 
 from ...statemachine.calls import staging
-from ...statemachine.core.rejection import Refused
+from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.core.store import Reading
 from ...statemachine.model.record import StagedRecord
 from ...statemachine.model.request import DropStage
 from ..raft import faults
 from ..raft.driver import Driver
-from . import replacement
+from . import refusals, replacement
 from .applier import REPLACING, Replica
 from .leader_loop import Leader
 from .node_spec import NodeSpec
 from .peer_info import FEATURE_LEVEL, PeerDirectory
-from .replacement import Preparing
+from .replacement import FAILED, FULL, Preparing
 
 logger = logging.getLogger(__name__)
 
@@ -95,28 +95,27 @@ class Restores:
 
     # What the leader does.
 
-    def lacking(self, staged: StagedRecord) -> tuple[list[str], str]:
-        """The members within reach that have not made it ready yet, and why one cannot; where less
-        than a majority is within reach, those who are not."""
-        peers = self._driver.status().peers
+    def lacking(self, staged: StagedRecord) -> list[str]:
+        """The members within reach that have not made it ready yet; where less than a majority is
+        within reach, those who are not. Raises Refused if one of them cannot."""
+        peers, infos = self._driver.status().peers, self._directory.peer_infos
         near = [name for name, peer in peers.items() if peer.connected or name == self._name]
         voters = [name for name, peer in peers.items() if peer.voter]
         if 2 * sum(name in near for name in voters) <= len(voters):
-            return sorted(set(voters) - set(near)), ""
-        own, infos = self._preparing.said, self._directory.peer_infos
-        mine, lacking = own.partition(" ")[2], []
+            return sorted(set(voters) - set(near))
+        said = {name: about.stage for name, about in infos.items()}
+        said[self._name] = own = self._preparing.said
         # This node first: what it finds wrong is wrong for all.
-        for name in sorted(near, key=lambda name: name != self._name):
-            about = infos.get(name)
-            words = own if name == self._name else about.stage if about is not None else ""
-            serial, _, what = words.partition(" ")
-            if serial != str(staged.serial):
-                lacking.append(name)
-            elif what.startswith("- "):
-                return [name], f"{name}: {what.removeprefix('- ')}"
-            elif name != self._name and mine and what != mine:
-                return [name], f"{name} comes to another state by it, so it runs another version"
-        return lacking, ""
+        near.sort(key=lambda name: name != self._name)
+        ready = f"{staged.serial} "
+        for name in near:
+            _refuse_failed(name, said.get(name, "").removeprefix(ready))
+        lacking = [name for name in near if not said.get(name, "").startswith(ready)]
+        for name in near:
+            if not lacking and said[name] != own:
+                what = f"{name} comes to another state by it than {self._name}, so it runs another"
+                raise _not_possible(f"{what} version")
+        return lacking
 
     async def switch(self, staged: StagedRecord) -> int | None:
         """Put it in the place of the state on all nodes: the index of the entry, or None when it is
@@ -143,3 +142,19 @@ class Restores:
 
         self._leader.alone(begin)
         return await ended
+
+
+def _refuse_failed(name: str, said: str) -> None:
+    """What a node says of a stage that it could not make ready."""
+    if said.startswith(FULL):
+        raise refusals.disk_full(name)
+    if said.startswith(FAILED):
+        raise _not_possible(f"{name}: {said.removeprefix(FAILED)}")
+
+
+def _not_possible(why: str) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FIELD_INVALID,
+        f"the backup cannot be put back, and nothing was changed: {why}",
+        field="backup_id",
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from raftsched.cluster.node import backup
 from raftsched.cluster.node.applier import REPLACING
 from raftsched.proto.v1 import (
     access_pb2,
@@ -228,3 +230,22 @@ async def test_watchers_are_told_that_there_is_a_gap(tmp_path: Path) -> None:
         await leader.stub(CLUSTER).RestoreBackup(asked())
         async with asyncio.timeout(30):
             assert (await refused(following)).reason == "REVISION_GONE"
+
+
+async def test_a_node_without_room_keeps_it_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        leader = await met(nodes)
+        data = await archive_of(leader)
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(backup, "_write", full)
+        await send(leader, data)
+        assert (await refused(leader.stub(CLUSTER).RestoreBackup(asked()))).reason == "DISK_FULL"
+        monkeypatch.undo()
+        # It was thrown away; with room it is done.
+        await send(leader, data, "two")
+        await leader.stub(CLUSTER).RestoreBackup(asked("two"))

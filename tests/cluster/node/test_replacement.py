@@ -4,6 +4,7 @@ everywhere."""
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -271,8 +272,10 @@ def test_what_cannot_be_put_back_is_said_before_anything_is_done(
     logged = Logged(replica(tmp_path / "one", tmp_path))
     data = archive(tmp_path / "backup", "a", about=ABOUT | about)
     staged = logged.stage(damage(data) if damage is not None else data)
-    preparing = Preparing("c", 4, logged.one.folder / REPLACING, lambda: None)
+    ended = threading.Event()
+    preparing = Preparing("c", 4, logged.one.folder / REPLACING, ended.set)
     preparing.look(logged.one.store.snapshot, staged)
+    assert ended.wait(60)
     preparing.close()
     serial, _, said = preparing.said.partition(" - ")
     assert serial == str(staged.serial)
@@ -280,4 +283,15 @@ def test_what_cannot_be_put_back_is_said_before_anything_is_done(
         raise CannotRestore(said)
     assert preparing.wait(staged.serial) is None
     assert not (logged.one.folder / REPLACING).exists()
+    logged.one.close()
+
+
+def test_a_node_that_stops_makes_nothing_ready_any_more(tmp_path: Path) -> None:
+    logged = Logged(replica(tmp_path / "one", tmp_path))
+    staged = logged.stage(archive(tmp_path / "backup", "a"))
+    preparing = Preparing("c", 4, logged.one.folder / REPLACING, lambda: None)
+    preparing._ends.set()
+    preparing.look(logged.one.store.snapshot, staged)
+    preparing.close()
+    assert preparing.said.endswith("- this node stops")
     logged.one.close()
