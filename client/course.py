@@ -234,6 +234,7 @@ def asked_wait(request: Any) -> float:  # noqa: ANN401  # Any request of the con
     for name in WAITING:
         if name in fields and fields[name].message_type is not None:
             if request.HasField(name):
-                return float(min(getattr(request, name).ToMilliseconds() / 1000, 60.0))
+                asked = getattr(request, name).ToMilliseconds() / 1000
+                return float(min(max(asked, 0.0), 60.0))
             return 30.0 if name == "timeout" else 0.0
     return 0.0

@@ -244,6 +244,7 @@ class Gateway:
         request, is_plain = await self._request(exchange, binding, values)
         manners.put_request_id(request, headers)
         manners.put_etag(request, binding, headers)
+        wire.put_trace(request, headers)
 
         async def ask(one: Message) -> Answer[Any]:
             answer = await self._ask(exchange, one, client, token)

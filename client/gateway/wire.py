@@ -7,12 +7,14 @@ import ipaddress
 import re
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from starlette.datastructures import Headers
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # W3C: version, trace, span, flags; the first two ids are not all zeros.
 TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+TRACE_BYTES = 512
 FORWARDED_FOR = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)"?', re.IGNORECASE)
 # Shorter answers would not become shorter.
 PACKED_BYTES = 1_024
@@ -99,6 +101,18 @@ def packed(body: bytes) -> bytes:
     """As gzip."""
     made = zlib.compressobj(PACKED_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     return made.compress(body) + made.flush()
+
+
+def put_trace(request: Any, headers: Headers) -> None:
+    """The run that is triggered belongs to the trace of the request, unless it says another one."""
+    trace = trace_of(headers)
+    if not trace or "trace_context" not in request.DESCRIPTOR.fields_by_name:
+        return
+    if not request.HasField("trace_context"):
+        request.trace_context.traceparent = trace
+        state = headers.get("tracestate", "").strip()
+        if state.isascii() and len(trace) + len(state) <= TRACE_BYTES:
+            request.trace_context.tracestate = state
 
 
 def trace_of(headers: Headers) -> str:

@@ -102,6 +102,11 @@ async def test_what_is_created_has_a_place_and_an_etag(gateway: Served) -> None:
     assert (head.status, head.body, head.headers["etag"]) == (200, None, got.headers["etag"])
 
 
+async def test_no_wait_is_shorter_than_none(gateway: Served) -> None:
+    got = await gateway.ask("GET", "/v1/runs/job@1:wait?timeout=-932.5s")
+    assert got.status in (400, 404)
+
+
 async def test_a_trial_creates_nothing(gateway: Served) -> None:
     tried = await gateway.ask("POST", "/v1/jobs?validateOnly=true", JOB)
     assert (tried.status, tried.headers.get("location")) == (200, None)

@@ -97,6 +97,22 @@ async def test_a_trace_is_taken_given_and_logged(
     assert "traceparent" not in got.headers
 
 
+async def test_a_trace_goes_on_with_the_run_it_triggers(gateway: Served) -> None:
+    await gateway.ask("POST", "/api/v1/jobs", {"name": "a", "callback_url": "https://a.example"})
+
+    async def context(**headers: str) -> object:
+        made = await gateway.ask("POST", "/v1/jobs/a:trigger", {}, **headers)
+        assert made.status == 200, made.body
+        return made.body.get("traceContext")
+
+    state = "vendor=value"
+    found = await context(traceparent=TRACE, tracestate=state)
+    assert found == {"traceparent": TRACE, "tracestate": state}
+    # Longer than a run can have: the trace goes on without it.
+    assert await context(traceparent=TRACE, tracestate="a=" + "x" * 600) == {"traceparent": TRACE}
+    assert await context(tracestate=state) is None
+
+
 @pytest.mark.parametrize(
     "given", ["", "00-" + "0" * 32 + "-00f067aa0ba902b7-01", TRACE.upper(), "ff" + TRACE[2:]]
 )
