@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from queue import Queue
 from time import monotonic
 from typing import Any
@@ -99,6 +103,22 @@ def test_what_cannot_be_served_is_said(
     assert result.exit_code in (1, 2, 5)
     assert said in " ".join(result.stderr.split())
     assert "Try:" in result.stderr
+
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the README calls with curl")
+def test_the_call_in_the_readme_is_answered_as_it_says() -> None:
+    line, told = re.findall(r"^\$ (curl .*)\n(.*)$", README.read_text(), re.MULTILINE)[0]
+    with LocalCluster(1) as cluster, gateway("--server", ",".join(cluster.endpoints)) as one:
+        words = shlex.split(line.replace("127.0.0.1:7430", one.address))
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    answer, expected = json.loads(done.stdout), json.loads(told)
+    assert answer.keys() == expected.keys()
+    assert answer["job_id"] == expected["job_id"]
+    assert answer["next_fire_time"][10:] == expected["next_fire_time"][10:]
 
 
 class Watch:
