@@ -65,6 +65,8 @@ class SpecOptions(TypedDict, total=False):
     worker_labels: Mapping[str, str]
     keep_history: Length | None
     delete_after: Length | None
+    # So many runs that failed in a row pause the job; 0: never.
+    pause_on_failure: int
 
 
 def job_of(name: str, *, namespace: str = "", **options: Unpack[SpecOptions]) -> job_pb2.Job:
@@ -200,4 +202,5 @@ _FIELDS: Fields = {
     "worker_labels": ("spec.worker_labels", lambda labels: words(labels, "it")),
     "keep_history": ("spec.keep_history", duration),
     "delete_after": ("spec.delete_after", duration),
+    "pause_on_failure": ("spec.pause_on_failure", int),
 }

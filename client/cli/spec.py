@@ -92,6 +92,8 @@ FIELDS = (
     Field("--join", "upstream.join", "Of several --after.", click.Choice(("all", "any"))),
     Field("--keep-history", "keep_history", "For runs that ended well.", LENGTH),
     Field("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
+    Field("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
+          click.IntRange(0, 1_000)),
 )  # fmt: skip
 
 # Those that make more than one field, in the order of the help page.

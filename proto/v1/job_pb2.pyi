@@ -188,6 +188,7 @@ class JobSpec(_message.Message):
     UPSTREAM_FIELD_NUMBER: _builtins.int
     KEEP_HISTORY_FIELD_NUMBER: _builtins.int
     DELETE_AFTER_FIELD_NUMBER: _builtins.int
+    PAUSE_ON_FAILURE_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Whom to ask about it; at most 256 characters."""
     description: _builtins.str
@@ -198,6 +199,12 @@ class JobSpec(_message.Message):
     """Which waiting runs go first."""
     delivery: Global___Delivery.ValueType
     """Whether an attempt may be repeated."""
+    pause_on_failure: _builtins.int
+    """So many runs that FAILED in a row, by when they ended, pause the job, as PauseJob would; its
+    `pause_reason` says so, and who paused it is "raftsched". A run that SUCCEEDED ends the row,
+    and so do the pause and a change of this field; those that were cancelled or skipped count for
+    nothing. 1 to 1,000; 0: never. A leader of a version before this field does not count.
+    """
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """At most 32 labels; names as in common.proto, values of at most 256 characters."""
@@ -282,10 +289,11 @@ class JobSpec(_message.Message):
         upstream: Global___Upstream | None = ...,
         keep_history: _duration_pb2.Duration | None = ...,
         delete_after: _duration_pb2.Duration | None = ...,
+        pause_on_failure: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "keep_history", b"keep_history", "misfire", b"misfire", "overlap", b"overlap", "payload", b"payload", "retry", b"retry", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "delivery", b"delivery", "description", b"description", "keep_history", b"keep_history", "labels", b"labels", "misfire", b"misfire", "overlap", b"overlap", "owner", b"owner", "payload", b"payload", "priority", b"priority", "queue", b"queue", "retry", b"retry", "schedules", b"schedules", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream", "worker_labels", b"worker_labels"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "delivery", b"delivery", "description", b"description", "keep_history", b"keep_history", "labels", b"labels", "misfire", b"misfire", "overlap", b"overlap", "owner", b"owner", "pause_on_failure", b"pause_on_failure", "payload", b"payload", "priority", b"priority", "queue", b"queue", "retry", b"retry", "schedules", b"schedules", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream", "worker_labels", b"worker_labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

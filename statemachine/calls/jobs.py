@@ -23,6 +23,7 @@ from ..firing import (
     other_schedules,
     scheduled_time,
 )
+from ..firing import pause as pause_
 from ..firing import resume as resume_
 from ..flows import graph, waves
 from ..model import answers, former_specs, keys, specs, validate
@@ -38,7 +39,7 @@ from ..model.record import (
 )
 from ..model.specs import SpecParts
 from ..model.view import JobBatch, View
-from ..occurrences import ledger, ledger_purge, next_time
+from ..occurrences import ledger, next_time
 from ..runs import admission, lanes, runs, set_aside, timeouts
 from ..schedule.compiler import compile_plan, shape_of
 from ..schedule.plan import Plan, count_scheduled, due, names
@@ -281,6 +282,16 @@ def _gone(edit: EditRecord) -> str:
     return f"the new schedules do not name {at}, which was to be skipped"
 
 
+def _unwire(
+    view: View, namespace: NamespaceRecord, job: Job, old: job_pb2.JobSpec, new: job_pb2.JobSpec
+) -> None:
+    """What hangs on the spec that a job had goes."""
+    graph.unlink(view, job)
+    namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
+    if old.pause_on_failure != new.pause_on_failure:
+        pause_.forget(view, job.jid)
+
+
 def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     """Give a job another spec, after asking whether it is right. The answer says what becomes of
     what was changed by hand and is not named any more, and of single times that have passed."""
@@ -314,8 +325,7 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
         bring_back.free(view, job)
     if record is not None:
         set_aside.bring_back(view, job, record)
-    graph.unlink(view, job)
-    namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
+    _unwire(view, namespace, job, old, new)
     namespaces.usage_of(view, job.jid).payload_bytes += grown
     if reordered:
         former_specs.keep(view, job)
@@ -508,14 +518,8 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
         faults.append(Fault("until", Reason.ERROR_REASON_FIELD_INVALID, message))
     if faults:
         raise Refused.of(faults)
-    state = view.change_state(job)
-    state.state = next_time.PAUSED
-    state.pause_reason = request.reason
-    state.pause_until_ms = until_ms
-    resume_.forget(view, job.jid)
-    ledger_purge.step(view, job)
-    _changed(view, job)
-    note(view, actor, "PauseJob", job, request, request.reason)
+    pause_.forget(view, job.jid)
+    pause_.pause(view, job, request, until_ms, actor)
     return answers.job(job)
 
 

@@ -24,6 +24,7 @@ LOG_TAIL_BYTES = 16_384
 CHECKPOINT_BYTES = 16_384
 PROGRESS_CHARS = 256
 ATTEMPTS = 1_000
+PAUSE_ON_FAILURE = 1_000  # Runs that failed in a row.
 ATTEMPTS_KEPT = 20  # Of a run's attempts the record keeps the first and the last 19.
 OVERLAP = 10_000
 WAITING_RUNS = 10_000  # Of one job, held back until there is room, that a trigger may add to.

@@ -30,6 +30,7 @@ Others may use:
 * backlog: past times that are still to run.
 * other_schedules: what has come and waits when a job gets other schedules.
 * effects: what the end of a run brings about for others.
+* pause: a job is paused.
 * resume: what came to a paused job.
 * bring_back: jobs that decided ahead by a wrong clock.
 * set_time: the time of the state is set back.

@@ -18,7 +18,7 @@ from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import history, overlap, runs
 from ..tenants import namespaces, quota
-from . import backlog, resume
+from . import backlog, pause, resume
 
 LOST = worker_pb2.Stop.KIND_LOST
 
@@ -70,6 +70,7 @@ def step(view: View, job: Job) -> None:
         left = _free_all_unique(view, job.jid) or carried.remove_all(view, job.jid) if gone else 0
         if gone and not lines and not left:
             timers.set_job(view, job, 0)
+            pause.forget(view, job.jid)
             view.delete(keys.job_name(keys.namespace_of(job.jid), job.definition.name))
             view.delete(keys.job(job.jid))
             view.delete(keys.state(job.jid))

@@ -43,6 +43,7 @@ NOTICE = b"t"  # jid and occurrence of the flow, jid upstream: an end others are
 SET_BACK = b"b"  # once: up to when times were decided on before the state's time was set back
 RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
+STREAK = b"0"  # jid: runs that failed in a row, of a job that is to be paused for that
 CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 STAGED = b"o"  # once: the backup that is on its way into this state
 PIECE = b"G"  # number of the stage, offset: the bytes of that backup
@@ -119,6 +120,10 @@ lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
 lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occurrence
+
+
+def streak(jid: int) -> bytes:
+    return _ONE.pack(STREAK, jid)
 
 
 def catch_up(jid: int) -> bytes:

@@ -309,6 +309,12 @@ class CatchUpRecord(Record):
     timer_at_ms: int = 0
 
 
+class StreakRecord(Record):
+    """Runs of a job failed in a row (JobSpec.pause_on_failure); it goes with the row."""
+
+    failed: int = 0
+
+
 class BrokenRecord(Record):
     """A job that was set aside; it goes when the job comes back."""
 

@@ -47,6 +47,7 @@ class Template:
         elif spec.HasField("retry") and spec.retry.max_attempts:
             self.max_attempts = spec.retry.max_attempts
         self.priority = spec.priority
+        self.pause_on_failure = spec.pause_on_failure
         # No attempt begins later than this after its run was ready. 0: no such limit.
         self.retry_total_ms = ms_or(spec.retry, "total", 0) if spec.HasField("retry") else 0
 

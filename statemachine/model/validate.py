@@ -159,6 +159,8 @@ def spec_faults(spec: job_pb2.JobSpec) -> list[Fault]:
             faults += check(value)
         elif field.name in ("priority", "delivery"):
             faults += enum(f"spec.{field.name}", spec, field.name)
+        elif field.name == "pause_on_failure":
+            faults += between("spec.pause_on_failure", value, 0, limits.PAUSE_ON_FAILURE)
         elif field.name in ("keep_history", "delete_after"):
             least_ms = limits.SECOND_MS if field.name == "keep_history" else 0
             faults += span(f"spec.{field.name}", spec, field.name, least_ms)

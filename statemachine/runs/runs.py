@@ -88,6 +88,7 @@ def end_as(view: View, run: Run, record: RunRecord, to: int) -> None:
         # What lies between is gone, and scans need not walk over it.
         state.live_from = _first_live(view, run)
     is_over = state.delete_after_ms is not None and not state.live
+    is_over = is_over or job.definition.template.pause_on_failure > 0
     if is_over or record.flow_jid or state.held > state.later or state.backlog or state.after_end:
         view.note_end(run)
 

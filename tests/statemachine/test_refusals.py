@@ -49,6 +49,8 @@ SPECS: list[tuple[Spec, str, str]] = [
     (Spec(delivery=7), "spec.delivery", "FIELD_INVALID"),  # type: ignore[arg-type]
     (Spec(keep_history=Duration()), "spec.keep_history", "FIELD_INVALID"),
     (Spec(delete_after=TOO_LONG_MS), "spec.delete_after", "FIELD_INVALID"),
+    (Spec(pause_on_failure=-1), "spec.pause_on_failure", "FIELD_INVALID"),
+    (Spec(pause_on_failure=1_001), "spec.pause_on_failure", "FIELD_INVALID"),
     (Spec(misfire=job_pb2.MisfirePolicy(rule=9)), "spec.misfire.rule", "FIELD_INVALID"),  # type: ignore[arg-type]
     (Spec(misfire=job_pb2.MisfirePolicy(maximum=10_001)), "spec.misfire.maximum", "FIELD_INVALID"),
     (Spec(misfire=job_pb2.MisfirePolicy(start_deadline=Duration())),
