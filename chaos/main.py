@@ -24,7 +24,7 @@ from .real.faults import SCENARIOS
 
 if TYPE_CHECKING:
     from ..cluster.local.nodes import NodeProcesses
-    from .real.run import Told
+    from .real.run import ScenarioResult
 
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
@@ -257,7 +257,7 @@ def compare(
     def say(word: str) -> None:
         click.echo(f"compare: {word}", err=True)
 
-    load = scenario.Load(runs=int(rate * seconds) if steady else runs, workers=workers,
+    load = scenario.ComparedLoad(runs=int(rate * seconds) if steady else runs, workers=workers,
                          rate=rate if steady else 0.0)  # fmt: skip
     with data_folder(how["folder"]) as folder:
         around = surroundings(folder)
@@ -425,7 +425,7 @@ def run(
     from ..cluster.local.process import ProcessFailed
     from .real import report as reports
     from .real.cables import enter
-    from .real.run import Asked
+    from .real.run import RunOptions
     from .real.run import run as run_once
 
     if links == "namespaces":
@@ -435,7 +435,7 @@ def run(
         except ProcessFailed as error:
             click.echo(f"raftsched chaos: {error}", err=True)
             sys.exit(1)
-    asked = Asked(
+    asked = RunOptions(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
         broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
         recover_s=recover_s, herd=herd, cables=links == "namespaces", older=older,
@@ -455,7 +455,7 @@ def run(
     show_told(figures, told, output)
 
 
-def show_told(figures: dict[str, object], told: Told, output: str) -> None:
+def show_told(figures: dict[str, object], told: ScenarioResult, output: str) -> None:
     for violation in told.violations[:20]:
         click.echo(str(violation), err=True)
     if output == "json":
@@ -484,7 +484,7 @@ def play_hostile(
 
     from ..cluster.local.process import ProcessFailed
     from .real.hostile import run as hostile
-    from .real.hostile.judge import Limits
+    from .real.hostile.judge import HostileLimits
     from .real.hostile.table import ATTACKS
 
     if list_them:
@@ -496,8 +496,8 @@ def play_hostile(
         raise click.UsageError(
             f"there is no attack '{unknown[0]}'; `chaos run hostile --list` names all of them"
         )
-    asked = hostile.Asked(seconds=seconds, seed=seed, only=only, kills=kills,
-                            limits=Limits(**limits))  # fmt: skip
+    asked = hostile.HostileOptions(seconds=seconds, seed=seed, only=only, kills=kills,
+                            limits=HostileLimits(**limits))  # fmt: skip
     with data_folder(folder) as place:
         try:
             found = asyncio.run(hostile.run(place, asked, lambda word: click.echo(word, err=True)))

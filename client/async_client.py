@@ -21,14 +21,14 @@ from .links import (
     SILENCE_S,
     Answer,
     CallOptions,
-    Links,
+    ClientLinks,
     Metadata,
     Tls,
     answer_of,
     failure_of,
     trailing,
 )
-from .refusals import Failure
+from .refusals import FailedTry
 
 
 class AsyncClient(AsyncServices):
@@ -52,7 +52,7 @@ class AsyncClient(AsyncServices):
         insecure: bool = False,
     ) -> None:
         """`insecure` lets a token go to other machines without TLS."""
-        self._links = Links(
+        self._links = ClientLinks(
             endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls,
             insecure=insecure,
         )  # fmt: skip
@@ -164,7 +164,7 @@ class AsyncClient(AsyncServices):
                     yield response
                 return
             except TimeoutError:
-                failed = Failure("DEADLINE_EXCEEDED", f"nothing was heard for {silence:g} s")
+                failed = FailedTry("DEADLINE_EXCEEDED", f"nothing was heard for {silence:g} s")
             except grpc.aio.AioRpcError as error:
                 failed = failure_of(error)
             except asyncio.CancelledError:

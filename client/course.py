@@ -23,7 +23,7 @@ from ..proto.contract import Method, Next, Repeat
 from .backoff import backoff
 from .endpoints import Endpoints
 from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Unavailable
-from .refusals import TRY_ELSEWHERE, Failure
+from .refusals import TRY_ELSEWHERE, FailedTry
 
 logger = logging.getLogger("raftsched.client")
 # The first try may last this long, each further one twice as long, so that a hung node costs
@@ -85,9 +85,9 @@ class Course:
         # Whoever called was told that a limit makes it wait.
         self._told = False
         # What a node said that was reached, which tells more than that others were not.
-        self._said: Failure | None = None
+        self._said: FailedTry | None = None
         # What the last try at each node came to that was not just cut off by the time it had.
-        self._came_to: dict[str, Failure] = {}
+        self._came_to: dict[str, FailedTry] = {}
 
     def next_try(self, now: float) -> Try:
         address = self._pinned or self._hinted
@@ -104,7 +104,7 @@ class Course:
     def answered(self, leader: str) -> None:
         self._endpoints.answered(self._tried[-1], leader)
 
-    def failed(self, failure: Failure, now: float) -> float:
+    def failed(self, failure: FailedTry, now: float) -> float:
         """Seconds to wait before the next try; raises what the caller is told if there is none."""
         self._note(failure, now)
         if not failure.outcome_known and not self.method.harmless:
@@ -132,19 +132,19 @@ class Course:
             )
         return wait
 
-    def _is_worth_a_word(self, failure: Failure, now: float, wait: float) -> bool:
+    def _is_worth_a_word(self, failure: FailedTry, now: float, wait: float) -> bool:
         """A limit that makes a call wait, or an election that takes longer than they do."""
         if failure.next == Next.NEXT_LATER:
             return wait >= WAIT_TOLD_S
         since = now - (self._deadline - self._timeout)
         return failure.next in TRY_ELSEWHERE and since >= ELECTION_TOLD_S
 
-    def broke_off(self, failure: Failure, now: float) -> RaftschedError:
+    def broke_off(self, failure: FailedTry, now: float) -> RaftschedError:
         """What the caller is told about a stream that ended after it had begun."""
         self._note(failure, now)
         return self._verdict(failure)
 
-    def _note(self, failure: Failure, now: float) -> None:
+    def _note(self, failure: FailedTry, now: float) -> None:
         address = self._tried[-1]
         if failure.broken or failure.next == Next.NEXT_OTHER_NODE:
             self._endpoints.broke(address, now)
@@ -155,7 +155,7 @@ class Course:
         elif failure.next in TRY_ELSEWHERE:
             self._endpoints.forget_leader(address)
 
-    def _follows(self, failure: Failure) -> bool:
+    def _follows(self, failure: FailedTry) -> bool:
         """Go on in the cluster that a refusal names; once in a call."""
         if failure.next != Next.NEXT_OTHER_CLUSTER or self._moved or self._pinned:
             return False
@@ -165,12 +165,12 @@ class Course:
         self._endpoints, self._moved, self._hinted = elsewhere, True, ""
         return True
 
-    def _may_go_on(self, failure: Failure) -> bool:
+    def _may_go_on(self, failure: FailedTry) -> bool:
         if not self._retry or not failure.retryable:
             return False
         return not (failure.distrust and self._endpoints.all_in(self._tried))
 
-    def _wait(self, failure: Failure, now: float) -> float:
+    def _wait(self, failure: FailedTry, now: float) -> float:
         leader = failure.leader
         # One that may not be asked, since a token would be exposed there, was not learned.
         fresh = (
@@ -189,7 +189,7 @@ class Course:
         asked = (failure.retry_after or 0.0) * random.uniform(1.0, 1.25)
         return max(asked, random.uniform(0.5, 1.0) * step)
 
-    def _verdict(self, failure: Failure) -> RaftschedError:
+    def _verdict(self, failure: FailedTry) -> RaftschedError:
         """What the caller is told about a failure after which there is no other try."""
         if failure.retryable or not failure.outcome_known:
             return self._last_word(failure, "it is not tried again")
@@ -199,12 +199,12 @@ class Course:
             return failure.error(CallerError, f"{said}; {why}", self._request_id)
         return failure.error(failure.error_kind, failure.message, self._request_id)
 
-    def _out_of_time(self, failure: Failure) -> RaftschedError:
+    def _out_of_time(self, failure: FailedTry) -> RaftschedError:
         return self._last_word(
             failure, f"no other try fits into the timeout of {self._timeout:g} s"
         )
 
-    def _last_word(self, failure: Failure, why: str) -> RaftschedError:
+    def _last_word(self, failure: FailedTry, why: str) -> RaftschedError:
         asked = ", ".join(dict.fromkeys(self._tried))
         if failure.broken and self._said is not None:
             failure = self._said

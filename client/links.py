@@ -18,7 +18,7 @@ from . import endpoints as nodes
 from .course import Course
 from .endpoints import Endpoints
 from .errors import Closed, InvalidArgument
-from .refusals import Failure, failure
+from .refusals import FailedTry, failure
 from .values import revision
 
 MESSAGE_MAX = 4 * 1024 * 1024
@@ -116,7 +116,7 @@ class CallOptions(TypedDict, total=False):
     token: str
 
 
-class Links:
+class ClientLinks:
     """What a client is made of, whichever way it does its I/O."""
 
     def __init__(
@@ -274,7 +274,7 @@ def trailing(metadata: Any) -> dict[str, str | bytes]:  # noqa: ANN401  # Two st
     return {str(key): value for key, value in metadata or ()}
 
 
-def failure_of(error: Any) -> Failure:  # noqa: ANN401  # RpcError and AioRpcError share no type.
+def failure_of(error: Any) -> FailedTry:  # noqa: ANN401  # RpcError and AioRpcError share no type.
     """Read what either stack of gRPC raises."""
     return failure(error.code().name, error.details() or "", trailing(error.trailing_metadata()))
 

@@ -16,7 +16,7 @@ class EachCall(TypedDict, total=False):
     endpoint: str
 
 
-class Reading(EachCall, total=False):
+class ReadOptions(EachCall, total=False):
     """About a read."""
 
     # Any node may answer from what it has.

@@ -1,4 +1,4 @@
-"""From what gRPC says about a failed try to a Failure, and from a Failure to an error."""
+"""From what gRPC says about a failed try to a FailedTry, and from one to an error."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ BY_CODE: Mapping[str, type[RaftschedError]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedTry:
     """What a try came to that was not answered with success."""
 
     # The name of the gRPC code.
@@ -172,16 +172,16 @@ class Failure:
         )
 
 
-def failure(code: str, message: str, trailing: Mapping[str, str | bytes]) -> Failure:
+def failure(code: str, message: str, trailing: Mapping[str, str | bytes]) -> FailedTry:
     """Read the status of a refused call: its code, its words and its trailing metadata."""
     leader = str(trailing.get("raftsched-leader", ""))
     details = trailing.get(DETAILS)
     if not isinstance(details, bytes):
-        return Failure(code, message, leader=leader)
+        return FailedTry(code, message, leader=leader)
     return _with_details(code, message, leader, details)
 
 
-def _with_details(code: str, message: str, leader: str, details: bytes) -> Failure:
+def _with_details(code: str, message: str, leader: str, details: bytes) -> FailedTry:
     from google.rpc import error_details_pb2, status_pb2
 
     reason, values = "", dict[str, str]()
@@ -199,4 +199,4 @@ def _with_details(code: str, message: str, leader: str, details: bytes) -> Failu
             delay = error_details_pb2.RetryInfo.FromString(item.value).retry_delay
             retry_after = delay.ToMilliseconds() / 1000
     leader = values.get("leader", "") or leader
-    return Failure(code, message, reason, values, tuple(faults), retry_after, leader)
+    return FailedTry(code, message, reason, values, tuple(faults), retry_after, leader)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
-from .refusals import Failure
+from .refusals import FailedTry
 
 
 class Silence:
@@ -30,11 +30,11 @@ class Silence:
         finally:
             self._reading_since = None
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> FailedTry | None:
         """Why the stream was cancelled, if this watch has done it."""
         if not self._fell:
             return None
-        return Failure("DEADLINE_EXCEEDED", f"nothing was heard for {self._limit:g} s")
+        return FailedTry("DEADLINE_EXCEEDED", f"nothing was heard for {self._limit:g} s")
 
     def end(self) -> None:
         self._ended.set()

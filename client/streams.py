@@ -18,7 +18,7 @@ from .backoff import backoff
 from .endpoints import Endpoints
 from .errors import RaftschedError
 from .links import failure_of
-from .refusals import Failure
+from .refusals import FailedTry
 from .runner import Runner
 from .session import Orders, Session
 
@@ -183,7 +183,7 @@ class Streams:
         self._followed = 0
         self._nodes.answered(endpoint, endpoint)
 
-    def _failed(self, endpoint: str, failed: Failure) -> str:
+    def _failed(self, endpoint: str, failed: FailedTry) -> str:
         nodes = self._nodes
         if failed.next == Next.NEXT_OTHER_CLUSTER:
             self._move(failed)
@@ -206,7 +206,7 @@ class Streams:
             LOG.warning("%s refused this worker: %s", endpoint, why)
         return why
 
-    def _move(self, failed: Failure) -> None:
+    def _move(self, failed: FailedTry) -> None:
         """The namespaces live in another cluster. One that says so of a third is not believed, so
         that two that point at each other are asked by turns, after a wait."""
         nodes = self._client.endpoints

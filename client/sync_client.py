@@ -18,18 +18,18 @@ from .links import (
     SILENCE_S,
     Answer,
     CallOptions,
-    Links,
+    ClientLinks,
     Metadata,
     Tls,
     answer_of,
     failure_of,
     trailing,
 )
-from .refusals import NEVER_SENT, Failure
+from .refusals import NEVER_SENT, FailedTry
 from .silence import Silence
 
 # Begins as gRPC's own words do when nothing was sent.
-NEVER_BEGUN = Failure("UNAVAILABLE", f"{NEVER_SENT[0]}; the connection was let go")
+NEVER_BEGUN = FailedTry("UNAVAILABLE", f"{NEVER_SENT[0]}; the connection was let go")
 
 
 class Client(Services):
@@ -56,7 +56,7 @@ class Client(Services):
         insecure: bool = False,
     ) -> None:
         """`insecure` lets a token go to other machines without TLS."""
-        self._links = Links(
+        self._links = ClientLinks(
             endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls,
             insecure=insecure,
         )  # fmt: skip

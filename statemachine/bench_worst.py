@@ -36,7 +36,7 @@ LARGE = common_pb2.Payload(data=b"x" * 60_000)
 
 
 @dataclass(slots=True)
-class World:
+class MeteredMachine:
     """A state machine on a disk, with a meter on each decision."""
 
     store: RocksStore
@@ -103,7 +103,7 @@ class World:
             self.fire()
 
 
-def backfill(world: World) -> None:
+def backfill(world: MeteredMachine) -> None:
     """10,000 times before the job was there, at 60,000 a minute."""
     world.now_ms += 10_001 * MINUTE_MS
     world.create("a", "* * * * *", overlap=ALLOW)
@@ -111,7 +111,7 @@ def backfill(world: World) -> None:
     world.backfill(10_000)
 
 
-def backfill_inside(world: World) -> None:
+def backfill_inside(world: MeteredMachine) -> None:
     """10,000 times of a stretch that was missed."""
     world.create("a", "* * * * *", overlap=ALLOW)
     world.now_ms += 20_000 * MINUTE_MS
@@ -121,7 +121,11 @@ def backfill_inside(world: World) -> None:
 
 
 def outage(
-    world: World, expression: str, maximum: int = 10_000, grace_ms: int = 0, jobs: int = 1_000
+    world: MeteredMachine,
+    expression: str,
+    maximum: int = 10_000,
+    grace_ms: int = 0,
+    jobs: int = 1_000,
 ) -> None:
     policy = Misfire(rule=Misfire.RULE_ALL, maximum=maximum, grace=duration(grace_ms))
     for number in range(jobs):
@@ -133,37 +137,37 @@ def outage(
         world.fire(2)
 
 
-def outage_of_seconds(world: World) -> None:
+def outage_of_seconds(world: MeteredMachine) -> None:
     """1,000 jobs of each second, misfire ALL, 3 hours down; the first decisions."""
     outage(world, "* * * * * *")
 
 
-def outage_of_minutes(world: World) -> None:
+def outage_of_minutes(world: MeteredMachine) -> None:
     """1,000 jobs of each minute, misfire ALL, 3 hours down; the first decisions."""
     outage(world, "* * * * *", 100)
 
 
-def outage_of_unions(world: World) -> None:
+def outage_of_unions(world: MeteredMachine) -> None:
     """100 jobs of two schedules each, misfire ALL, 3 hours down; the first decisions."""
     outage(world, "*/2 * * * * *;*/3 * * * * *", jobs=100)
 
 
-def in_time(world: World) -> None:
+def in_time(world: MeteredMachine) -> None:
     """1,000 jobs of each second, late by less than an hour's grace."""
     outage(world, "* * * * * *", grace_ms=4 * HOUR_MS)
 
 
-def replace(world: World) -> None:
+def replace(world: MeteredMachine) -> None:
     """120 runs with 60 kB each are replaced by one."""
     crowd(world, 120, LARGE)
 
 
-def replace_many(world: World) -> None:
+def replace_many(world: MeteredMachine) -> None:
     """10,000 runs are replaced by one."""
     crowd(world, 10_000, None)
 
 
-def crowd(world: World, count: int, payload: common_pb2.Payload | None) -> None:
+def crowd(world: MeteredMachine, count: int, payload: common_pb2.Payload | None) -> None:
     world.create("a", "0 * * * *", overlap=ALLOW)
     for _ in range(count):
         world.do(job_pb2.TriggerJobRequest(job="a", payload=payload))
@@ -173,7 +177,7 @@ def crowd(world: World, count: int, payload: common_pb2.Payload | None) -> None:
     world.fire()
 
 
-def deletion(world: World) -> None:
+def deletion(world: MeteredMachine) -> None:
     """A job goes, with 30,000 entries in its ledger and as many runs in the history."""
     world.create("a", "* * * * * *", overlap=ALLOW)
     offer = Grant((Offer("w", 1_000),), 1_000)
@@ -195,7 +199,7 @@ def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
     return worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
 
 
-def update(world: World) -> None:
+def update(world: MeteredMachine) -> None:
     """A job gets other schedules while an hour of its old ones is due, and in time."""
     world.create("a", "* * * * * *", overlap=ALLOW, misfire=Misfire(grace=duration(HOUR_MS)))
     world.now_ms += HOUR_MS
@@ -206,7 +210,7 @@ def update(world: World) -> None:
     world.fire()
 
 
-def drop(world: World) -> None:
+def drop(world: MeteredMachine) -> None:
     """A backlog of 5,000 is dropped."""
     policy = Misfire(rule=Misfire.RULE_ALL, maximum=10_000)
     world.create("a", "* * * * *", overlap=Overlap(rule=Overlap.RULE_QUEUE), misfire=policy)
@@ -218,7 +222,7 @@ def drop(world: World) -> None:
     world.fire()
 
 
-def letters(world: World) -> None:
+def letters(world: MeteredMachine) -> None:
     """No dead letter of 30,000 fits the filter of a purge; then all are requeued."""
     queue_ms = job_pb2.Timeouts(queue=duration(SECOND_MS))
     world.create("a", "0 * * * *", overlap=ALLOW, timeouts=queue_ms)
@@ -235,7 +239,7 @@ def letters(world: World) -> None:
         world.do(Letters(dead_letter_pb2.RequeueDeadLettersRequest(filter="kind=timeout.queue")))
 
 
-def backfill_calls(world: World) -> None:
+def backfill_calls(world: MeteredMachine) -> None:
     """50 jobs are to run 9,990 times of before they were there; then those of one that it ran."""
     world.now_ms += 10_001 * MINUTE_MS
     for number in range(50):
@@ -255,7 +259,7 @@ def backfill_of(job: str, minutes: int) -> job_pb2.BackfillJobRequest:
     )  # fmt: skip
 
 
-def many_unions(world: World) -> None:
+def many_unions(world: MeteredMachine) -> None:
     """20 jobs of 16 schedules each, misfire ALL, 3 hours down; then one is backfilled."""
     expressions = ";".join(f"*/{step} * * * * *" for step in range(1, 17))
     outage(world, expressions, jobs=20)
@@ -264,7 +268,7 @@ def many_unions(world: World) -> None:
     ))  # fmt: skip
 
 
-def moved_ahead(world: World) -> None:
+def moved_ahead(world: MeteredMachine) -> None:
     """Each other one of 10,000 seconds was moved to before its time, and then all are missed."""
     world.create("a", "* * * * * *", overlap=ALLOW)
     kind = schedule_pb2.OccurrenceEdit.KIND_MOVE
@@ -286,7 +290,7 @@ def moved_ahead(world: World) -> None:
     world.fire()
 
 
-def trial_import(world: World) -> None:
+def trial_import(world: MeteredMachine) -> None:
     """A thousand jobs with a schedule and an action each are imported on trial."""
     request = job_pb2.ImportJobsRequest(validate_only=True)
     for number in range(1_000):
@@ -298,7 +302,7 @@ def trial_import(world: World) -> None:
     import_all(world, request)
 
 
-def import_all(world: World, request: job_pb2.ImportJobsRequest) -> None:
+def import_all(world: MeteredMachine, request: job_pb2.ImportJobsRequest) -> None:
     """Import jobs in as many decisions as it takes."""
     rest = imports.some_of(request)
     while rest.first < len(request.jobs):
@@ -307,7 +311,7 @@ def import_all(world: World, request: job_pb2.ImportJobsRequest) -> None:
         rest = imports.rest_of(rest, reply)
 
 
-def large_calendars(world: World) -> None:
+def large_calendars(world: MeteredMachine) -> None:
     """1,000 jobs that name 8 of 100 calendars of 1,000 rules each are imported, changed by another
     import, and fired; then one calendar is changed and all are fired again."""
     for number in range(100):
@@ -341,7 +345,7 @@ def large_calendar(number: int) -> calendar_pb2.Calendar:
     return calendar
 
 
-def later(world: World) -> None:
+def later(world: MeteredMachine) -> None:
     """A job that queues has 20,000 runs for later, when it is triggered and when runs of it end."""
     world.create("a", "0 0 1 1 *", overlap=Overlap(rule=Overlap.RULE_QUEUE))
     for number in range(20_000):
@@ -357,7 +361,7 @@ def later(world: World) -> None:
                 world.do(Report("w", tuple(success(lease) for lease in leases)))
 
 
-def edits(world: World) -> None:
+def edits(world: MeteredMachine) -> None:
     """A hundred jobs get a hundred edits each, and lose half of them."""
     for number in range(100):
         world.create(f"job-{number}", "* * * * *")
@@ -374,7 +378,7 @@ def edits(world: World) -> None:
             world.do(job_pb2.RevertOccurrenceRequest(job=f"job-{number}", scheduled_time=at))
 
 
-WORLDS: tuple[Callable[[World], None], ...] = (
+WORLDS: tuple[Callable[[MeteredMachine], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
     backfill_calls, many_unions, moved_ahead, trial_import, large_calendars, later,
@@ -389,7 +393,7 @@ def measure(names: list[str]) -> dict[str, dict[str, float]]:
         if names and play.__name__ not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            world = World(RocksStore(Path(folder) / "state"))
+            world = MeteredMachine(RocksStore(Path(folder) / "state"))
             play(world)
             world.store.close()
         figures[play.__name__] = {

@@ -83,7 +83,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CarefulOutcome:
     """What came of deciding carefully."""
 
     replies: list[object] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Careful:
         self.layer, self.lacking = Layer(view.stored), view.lacking
         # Decides a request; and some, as far as there is room.
         self.rule, self.rule_all, self.where = rule, rule_all, where
-        self.outcome = Outcome()
+        self.outcome = CarefulOutcome()
         # The first of the timers that this decision has set, and of those of what can wait.
         self.first_timer = self.first_later = NO_TIMER
         # So many are tried alone before others are tried together again.
@@ -144,7 +144,7 @@ class Careful:
         # How many pieces have failed that were tried alone.
         self.failed_alone = 0
 
-    def decide(self, requests: Sequence[Request], stopped: Stopped | None) -> Outcome:
+    def decide(self, requests: Sequence[Request], stopped: Stopped | None) -> CarefulOutcome:
         """`stopped` says how far they went well on a view that was dropped."""
         outcome, rest = self.outcome, requests
         while rest and not (outcome.replies and self._has_bytes):
@@ -282,7 +282,7 @@ class Careful:
 
     def _refusal(self, body: object, broke: Broke) -> Rejection:
         error, name = broke.error, type(body).__name__
-        if isinstance(error, next_time.Unreadable):
+        if isinstance(error, next_time.UnreadableSchedule):
             job = str(getattr(body, "job", ""))
             return Rejection(
                 Reason.ERROR_REASON_JOB_BROKEN,
@@ -323,7 +323,7 @@ class Careful:
 
     def _reason(self, body: object, error: Exception) -> str:
         where = f" of {self.where}" if self.where else ""
-        if isinstance(error, next_time.Unreadable):
+        if isinstance(error, next_time.UnreadableSchedule):
             return f"{error}{where}"
         return (
             f"{_name(body)} failed{where and f' on {self.where}'}: {type(error).__name__}: {error}"
@@ -462,4 +462,4 @@ LEADER_RULES: dict[type, LeaderRule] = {
     Grant: Careful._grant,
     Called: Careful._called,
 }
-__all__ = ["FATAL", "Broke", "Careful", "Failure", "Outcome", "Stopped", "failed"]
+__all__ = ["FATAL", "Broke", "Careful", "CarefulOutcome", "Failure", "Stopped", "failed"]

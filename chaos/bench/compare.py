@@ -15,7 +15,7 @@ from pathlib import Path
 from ...cluster.local.nodes import running
 from ...cluster.local.process import ProcessFailed
 from . import herd, steady
-from .peers.peer import PEERS, Number, Peer, installed, missing, put_load
+from .peers.peer import PEERS, Number, PeerSystem, installed, missing, put_load
 from .peers.postgres import postgres, server_user
 
 OURS = "ours"
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class ComparedLoad:
     """What is put on everybody."""
 
     runs: int
@@ -58,7 +58,7 @@ class Load:
         return ("runs_per_s", "inserted_per_s")
 
 
-def taking_part(names: Sequence[str], load: Load, say: Say) -> list[Peer]:
+def taking_part(names: Sequence[str], load: ComparedLoad, say: Say) -> list[PeerSystem]:
     """Those that can be measured here; one that was asked for by name must be among them."""
     found = []
     for peer in map(PEERS.__getitem__, names):
@@ -77,7 +77,7 @@ def taking_part(names: Sequence[str], load: Load, say: Say) -> list[Peer]:
 
 
 def run(
-    folder: Path, load: Load, peers: Sequence[Peer], rounds: int, say: Say
+    folder: Path, load: ComparedLoad, peers: Sequence[PeerSystem], rounds: int, say: Say
 ) -> dict[str, object]:
     """All rounds; what they found."""
     kits = {}
@@ -102,7 +102,7 @@ def run(
     return summary(load, turns)
 
 
-def ours(folder: Path, load: Load) -> Figures:
+def ours(folder: Path, load: ComparedLoad) -> Figures:
     with running(folder, NODES) as nodes:
         if load.steady:
             lasting = steady.Steady(
@@ -114,7 +114,7 @@ def ours(folder: Path, load: Load) -> Figures:
         return chosen(load, asyncio.run(herd.run(folder, nodes, at_once)))
 
 
-def theirs(folder: Path, peer: Peer, kit: Path, asked: Load) -> Figures:
+def theirs(folder: Path, peer: PeerSystem, kit: Path, asked: ComparedLoad) -> Figures:
     told = {
         "runs": asked.runs,
         "workers": asked.workers,
@@ -130,24 +130,24 @@ def theirs(folder: Path, peer: Peer, kit: Path, asked: Load) -> Figures:
     return chosen(asked, found | {"runs_per_s": asked.runs / found["seconds"]})
 
 
-def chosen(load: Load, found: Figures) -> Figures:
+def chosen(load: ComparedLoad, found: Figures) -> Figures:
     digits = 2 if load.steady else None
     return {key: round(found[key], digits) for key in load.keys}
 
 
-def best(load: Load, turns: Sequence[Figures]) -> Figures:
+def best(load: ComparedLoad, turns: Sequence[Figures]) -> Figures:
     """The turn with the best of the figure that decides, whole: no figures of different turns."""
     choose = min if load.steady else max
     return choose(turns, key=lambda turn: turn[load.key])
 
 
-def ratio(load: Load, mine: Figures, other: Figures) -> float:
+def ratio(load: ComparedLoad, mine: Figures, other: Figures) -> float:
     """How many times better we are: above 1 in our favour, below in theirs."""
     a, b = mine[load.key], other[load.key]
     return round(b / a if load.steady else a / b, 2)
 
 
-def summary(load: Load, turns: Mapping[str, Sequence[Figures]]) -> dict[str, object]:
+def summary(load: ComparedLoad, turns: Mapping[str, Sequence[Figures]]) -> dict[str, object]:
     mine = best(load, turns[OURS])
     told: dict[str, object] = {
         "of": "steady" if load.steady else "herd",

@@ -27,7 +27,7 @@ LOST = worker_pb2.Stop.KIND_LOST
 
 
 @dataclass(slots=True)
-class Crowd:
+class HolderPool:
     """All holders: the connections they share, and what became of them."""
 
     endpoints: Sequence[str]
@@ -64,7 +64,7 @@ class Crowd:
 class Holder:
     """One of them."""
 
-    def __init__(self, crowd: Crowd, number: int, credits: int) -> None:
+    def __init__(self, crowd: HolderPool, number: int, credits: int) -> None:
         self.crowd, self.number, self.credits = crowd, number, credits
         self.held: dict[int, str] = {}
         self.heartbeat_s = WELCOME_S

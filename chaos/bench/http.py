@@ -44,7 +44,7 @@ class Http:
     flood_s: float = 60.0
 
 
-class Caller:
+class HttpConnection:
     """One connection."""
 
     def __init__(self, port: int, token: str = "") -> None:
@@ -92,7 +92,7 @@ async def gateway(folder: Path, nodes: NodeProcesses) -> AsyncIterator[tuple[Pro
     try:
         while True:
             with suppress(OSError):
-                if await Caller(port).ask("GET", "/v1/jobs/none/status"):
+                if await HttpConnection(port).ask("GET", "/v1/jobs/none/status"):
                     break
             if time.monotonic() - began > START_S or not process.alive:
                 raise ProcessFailed(f"the gateway does not answer:\n{process.tail()}")
@@ -114,7 +114,7 @@ async def run(folder: Path, nodes: NodeProcesses, http: Http) -> Figures:
         found: Figures = {"start_s": round(start_s, 2)}
         found["idle_core_share"] = round(await idle(process), 4)
         found["rss_mb_idle"] = process.rss_mb()
-        calls = Calls(port, token)
+        calls = HttpCalls(port, token)
         await calls.many("POST", calls.create, 4, 1.0)
         found |= figures("post_alone", await calls.many("POST", calls.create, 1, ALONE_S))
         found |= figures("get_alone", await calls.many("GET", calls.read, 1, ALONE_S))
@@ -148,7 +148,7 @@ def figures(name: str, took: list[float]) -> Figures:
 
 
 @dataclass(slots=True)
-class Calls:
+class HttpCalls:
     """Creates jobs and reads them."""
 
     port: int
@@ -172,7 +172,7 @@ class Calls:
         until, took = time.monotonic() + seconds, list[float]()
 
         async def call() -> None:
-            caller = Caller(self.port, self.token)
+            caller = HttpConnection(self.port, self.token)
             while (began := time.monotonic()) < until:
                 path, body = one()
                 status = await caller.ask(verb, path, body)
@@ -195,7 +195,7 @@ class Watching:
     late: list[float] = field(default_factory=list)
 
     async def watch(self, number: int, port: int, token: str) -> None:
-        caller = Caller(port, token)
+        caller = HttpConnection(port, token)
         try:
             reader = await caller.send("GET", "/v1/events:watch?filter=kind%3DJOB_CREATED", None)
             while chunk := await reader.read(1 << 16):
@@ -253,7 +253,7 @@ async def flooded(
     until = time.monotonic() + seconds
 
     async def flood() -> None:
-        caller = Caller(port)
+        caller = HttpConnection(port)
         while time.monotonic() < until:
             try:
                 status = await caller.ask("GET", "/v1/jobs")

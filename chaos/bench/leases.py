@@ -18,7 +18,7 @@ from ...proto.v1 import cluster_pb2
 from ..percentile import percentile
 from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
-from .holder import Crowd, Holder
+from .holder import Holder, HolderPool
 
 Figures = dict[str, float | int]
 GRANTED_S = 120.0  # So long it may take until all leases are held.
@@ -40,7 +40,7 @@ class Leases:
 
 
 async def run(folder: Path, nodes: NodeProcesses, asked: Leases) -> Figures:
-    crowd = Crowd([node.client for node in nodes], asked.shared)
+    crowd = HolderPool([node.client for node in nodes], asked.shared)
     async with AsyncClient(nodes.endpoints) as client:
         due_ms = int(time.time() * 1000)
         await import_all(client, requests_of(Herd(runs=asked.leases), due_ms, "held"))
@@ -71,7 +71,7 @@ async def run(folder: Path, nodes: NodeProcesses, asked: Leases) -> Figures:
 
 
 async def begin(
-    nodes: NodeProcesses, client: AsyncClient, crowd: Crowd, asked: Leases
+    nodes: NodeProcesses, client: AsyncClient, crowd: HolderPool, asked: Leases
 ) -> list[asyncio.Task[None]]:
     """All holders at once, with the leader."""
     address = nodes[await leader_of(nodes, client)].client
@@ -100,7 +100,7 @@ async def watch(nodes: NodeProcesses, client: AsyncClient, seconds: float) -> Fi
 async def change(
     nodes: NodeProcesses,
     client: AsyncClient,
-    crowd: Crowd,
+    crowd: HolderPool,
     tasks: list[asyncio.Task[None]],
     asked: Leases,
 ) -> Figures:
@@ -128,7 +128,7 @@ async def change(
 
 
 async def until(
-    reached: Callable[[], bool], seconds: float, crowd: Crowd, tasks: list[asyncio.Task[None]]
+    reached: Callable[[], bool], seconds: float, crowd: HolderPool, tasks: list[asyncio.Task[None]]
 ) -> None:
     """Wait; a holder never ends by itself, so one that did is a fault of ours."""
     limit = time.monotonic() + seconds

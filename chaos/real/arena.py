@@ -18,7 +18,7 @@ from ...cluster.local.ports import free_ports
 from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
 from .builds import Build
-from .history import Journal
+from .history import HistoryFile
 from .node import Control, controlled
 from .wiring import Wiring
 
@@ -65,7 +65,7 @@ class Arena:
         self.broken_rule = broken_rule
         for name in self.nodes.names:
             self.control(name)
-        self.journal = Journal(folder / "harness.jsonl")
+        self.journal = HistoryFile(folder / "harness.jsonl")
         (sink_port,) = free_ports(1)
         self.sink = Process(
             "sink", ["raftsched.chaos.real.sink", str(sink_port), str(folder / "sink.jsonl")],

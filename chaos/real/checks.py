@@ -27,15 +27,15 @@ from .ends import (
 from .history import (
     OK,
     REFUSED,
-    Call,
-    Fault,
+    ClientCall,
+    FaultSpan,
+    FinalOutcome,
     Lease,
-    Outcome,
-    Plan,
+    RecurringJob,
     Seen,
 )
 from .jobs import PROBE, REST_GRACE_MS, everything
-from .lateness import Spans, calm, overdue
+from .lateness import TimeSpans, calm, overdue
 from .linear import ABSENT, Undecided, linearizable, matters
 from .violation import Check, Violation
 
@@ -85,7 +85,7 @@ def records_are_linearizable(seen: Seen) -> list[Violation]:
 def scheduled_times_have_one_outcome(seen: Seen) -> list[Violation]:
     """S2: none is lost, none has two, and each that ran has a run that the cluster still knows."""
     found = []
-    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    outcomes: dict[str, list[FinalOutcome]] = defaultdict(list)
     for outcome in seen.outcomes:
         outcomes[outcome.job].append(outcome)
     runs = {(run.job, run.scheduled_ms) for run in seen.runs if run.scheduled}
@@ -264,7 +264,7 @@ def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
 
 def calls_end_in_time(seen: Seen) -> list[Violation]:
     """H1: each call ended with an answer or an error within its deadline."""
-    lags = Spans((lag.began, lag.ended) for lag in seen.lags)
+    lags = TimeSpans((lag.began, lag.ended) for lag in seen.lags)
     return [
         Violation(
             "H1", f"{call.client} {call.what} {call.job} took {call.ended - call.began:.1f} s"
@@ -365,7 +365,7 @@ def limits_are_held(seen: Seen) -> list[Violation]:
 def pauses_are_kept(seen: Seen) -> list[Violation]:
     """S3: no scheduled time that came while a job was surely paused ran."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    asleep: dict[str, Call] = {}
+    asleep: dict[str, ClientCall] = {}
     for call in sorted(seen.calls, key=lambda call: call.began):
         if call.what == "pause" and call.outcome == OK:
             asleep[call.job] = call
@@ -397,7 +397,7 @@ def set_off_ms(seen: Seen, began: float, ended: float) -> float:
     )
 
 
-def clock_ms(fault: Fault) -> float:
+def clock_ms(fault: FaultSpan) -> float:
     """How far it set a clock; 0 for other faults and for one that drifts."""
     how = fault.what.removeprefix("clock ")
     return 0.0 if how in (fault.what, "drift") else float(how)
@@ -472,15 +472,15 @@ def judge(seen: Seen) -> list[Violation]:
     ]
 
 
-def _records(seen: Seen) -> dict[str, list[Call]]:
-    found: dict[str, list[Call]] = defaultdict(list)
+def _records(seen: Seen) -> dict[str, list[ClientCall]]:
+    found: dict[str, list[ClientCall]] = defaultdict(list)
     for call in seen.calls:
         if call.what in RECORD_CALLS:
             found[call.job].append(call)
     return found
 
 
-def _possible_ends(calls: Sequence[Call]) -> set[str]:
+def _possible_ends(calls: Sequence[ClientCall]) -> set[str]:
     """Values a record may have in the end: of a write that none came wholly after."""
     writes = [call for call in calls if call.what != "get" and matters(call)]
     sure = [call for call in writes if call.outcome == OK]
@@ -495,18 +495,18 @@ def _possible_ends(calls: Sequence[Call]) -> set[str]:
     return possible if sure else possible | {ABSENT}
 
 
-def _scheduled_times(plan: Plan) -> Sequence[int]:
+def _scheduled_times(plan: RecurringJob) -> Sequence[int]:
     if plan.times is not None:
         return [time for time in plan.times if plan.from_ms <= time <= plan.until_ms]
     first = -(-plan.from_ms // plan.every_ms) * plan.every_ms
     return range(first, plan.until_ms + 1, plan.every_ms)
 
 
-def _is_scheduled(plan: Plan, scheduled_ms: int) -> bool:
+def _is_scheduled(plan: RecurringJob, scheduled_ms: int) -> bool:
     return not scheduled_ms % plan.every_ms if plan.times is None else scheduled_ms in plan.times
 
 
-def _count(plan: Plan, outcomes: Iterable[Outcome]) -> Counter[int]:
+def _count(plan: RecurringJob, outcomes: Iterable[FinalOutcome]) -> Counter[int]:
     """How many outcomes each scheduled time has; an entry may speak of a stretch."""
     counts: Counter[int] = Counter()
     for outcome in outcomes:

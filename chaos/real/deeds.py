@@ -22,7 +22,7 @@ from ...proto.v1 import cluster_pb2
 from .arena import READY_S, Arena
 from .builds import Build
 from .faults import LEADER, Planned, split
-from .history import Fault, Stop
+from .history import FaultSpan, Stop
 from .links import CLIENTS, Pair
 from .node import HITS, Control, Failpoint
 
@@ -32,7 +32,7 @@ Deed = Callable[[Arena, Planned, list[NodeProcess]], Awaitable[str]]
 
 async def kill(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
     if fault.target == LEADER:
-        arena.journal.add(Fault("leader-kill", targets[0].name, time.monotonic(), 0.0, "sent"))
+        arena.journal.add(FaultSpan("leader-kill", targets[0].name, time.monotonic(), 0.0, "sent"))
     await arena.kill(targets)
     sign = " ".join(f"{node.name} ended with {node.code}" for node in targets)
     await asyncio.sleep(fault.seconds)
@@ -284,7 +284,7 @@ async def hold_control(
 async def leader_dies(arena: Arena, but: NodeProcess) -> None:
     leader = await arena.leader()
     if leader is not None and leader is not but:
-        arena.journal.add(Fault("leader-kill", leader.name, time.monotonic(), 0.0, "sent"))
+        arena.journal.add(FaultSpan("leader-kill", leader.name, time.monotonic(), 0.0, "sent"))
         await arena.kill([leader])
         leader.start()
 

@@ -18,10 +18,10 @@ UNKNOWN = "unknown"
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
-    """One of the kinds below."""
+    """One of the kinds below. A tag is what files of earlier runs have as the kind's name."""
 
 
-class Call(Event, frozen=True):
+class ClientCall(Event, frozen=True, tag="Call"):
     """A call of a client: on a job's record, or a trigger."""
 
     client: str
@@ -39,7 +39,7 @@ class Call(Event, frozen=True):
     reason: str = ""
 
 
-class Plan(Event, frozen=True):
+class RecurringJob(Event, frozen=True, tag="Plan"):
     """A recurring job as it was ordered: every scheduled time is a multiple of the period, or,
     where times are listed, one of these.
     """
@@ -96,7 +96,7 @@ class Lease(Event, frozen=True):
     at: float
 
 
-class Report(Event, frozen=True):
+class ReportSent(Event, frozen=True, tag="Report"):
     """A worker is about to say how an attempt ended."""
 
     worker: str
@@ -127,7 +127,7 @@ class Effect(Event, frozen=True):
     at: float
 
 
-class Fault(Event, frozen=True):
+class FaultSpan(Event, frozen=True, tag="Fault"):
     """What was done to the cluster, and until when."""
 
     what: str
@@ -155,7 +155,7 @@ class Lag(Event, frozen=True):
     ended: float
 
 
-class Crowd(Event, frozen=True):
+class Contention(Event, frozen=True, tag="Crowd"):
     """The machine kept a process of this run waiting, for a processor or for the disk."""
 
     began: float
@@ -175,7 +175,7 @@ class Probe(Event, frozen=True):
     number: int = 0
 
 
-class Outcome(Event, frozen=True):
+class FinalOutcome(Event, frozen=True, tag="Outcome"):
     """One scheduled time in the ledger at the end, or a stretch of them."""
 
     job: str
@@ -184,7 +184,7 @@ class Outcome(Event, frozen=True):
     outcome: str
 
 
-class Run(Event, frozen=True):
+class FinalRun(Event, frozen=True, tag="Run"):
     """A run as the cluster showed it at the end."""
 
     run: str
@@ -198,7 +198,7 @@ class Run(Event, frozen=True):
     scheduled: bool = True
 
 
-class Job(Event, frozen=True):
+class FinalJob(Event, frozen=True, tag="Job"):
     """A record at the end."""
 
     job: str
@@ -223,13 +223,14 @@ class Copy(Event, frozen=True):
 
 
 Any = (
-    Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Stop | Lag
-    | Crowd | Probe | Outcome | Run | Job | Copy | Verified
+    ClientCall | RecurringJob | Limited | Follows | Bounds | Lease | ReportSent | Ack | Effect
+    | FaultSpan | Stop | Lag | Contention | Probe | FinalOutcome | FinalRun | FinalJob | Copy
+    | Verified
 )  # fmt: skip
 _DECODER = msgspec.json.Decoder(Any)
 
 
-class Journal:
+class HistoryFile:
     """A file to which one process writes what it sees, a line at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -254,23 +255,23 @@ def read(paths: Iterable[Path]) -> Iterator[Event]:
 class Seen:
     """A history, sorted by kind."""
 
-    calls: list[Call] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
+    calls: list[ClientCall] = field(default_factory=list)
+    plans: list[RecurringJob] = field(default_factory=list)
     limits: list[Limited] = field(default_factory=list)
     follows: list[Follows] = field(default_factory=list)
     bounds: list[Bounds] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ReportSent] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[FaultSpan] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
-    crowds: list[Crowd] = field(default_factory=list)
+    crowds: list[Contention] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
+    outcomes: list[FinalOutcome] = field(default_factory=list)
+    runs: list[FinalRun] = field(default_factory=list)
+    jobs: list[FinalJob] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     verified: list[Verified] = field(default_factory=list)
 
@@ -278,12 +279,12 @@ class Seen:
     def of(cls, events: Iterable[Event]) -> Seen:
         seen = cls()
         lines = {
-            Call: seen.calls, Plan: seen.plans, Limited: seen.limits, Follows: seen.follows,
-            Bounds: seen.bounds, Lease: seen.leases, Report: seen.reports, Ack: seen.acks,
-            Effect: seen.effects, Fault: seen.faults, Stop: seen.stops, Lag: seen.lags,
-            Crowd: seen.crowds, Probe: seen.probes, Outcome: seen.outcomes, Run: seen.runs,
-            Job: seen.jobs, Copy: seen.copies,
-            Verified: seen.verified,
+            ClientCall: seen.calls, RecurringJob: seen.plans, Limited: seen.limits,
+            Follows: seen.follows, Bounds: seen.bounds, Lease: seen.leases,
+            ReportSent: seen.reports, Ack: seen.acks, Effect: seen.effects,
+            FaultSpan: seen.faults, Stop: seen.stops, Lag: seen.lags,
+            Contention: seen.crowds, Probe: seen.probes, FinalOutcome: seen.outcomes,
+            FinalRun: seen.runs, FinalJob: seen.jobs, Copy: seen.copies, Verified: seen.verified,
         }  # fmt: skip
         for event in events:
             lines[type(event)].append(event)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from ...cluster.local.nodes import NodeProcess
 from .arena import Arena
 from .deeds import DEEDS
 from .faults import ALL, FOLLOWER, LEADER, MAJORITY, NEW, OLD, Planned
-from .history import Fault
+from .history import FaultSpan
 
 # They take a disk, or count on everybody else.
 WHOLE = frozenset({"wipe", "remove-and-add", "restart", "upgrade", "rollback"})
@@ -51,7 +51,7 @@ class Injector:
             began = time.monotonic()
             sign = await DEEDS[fault.what](self.arena, fault, targets)
             what = f"{fault.what} {fault.how}".strip()
-            self.arena.journal.add(Fault(what, names, began, time.monotonic(), sign))
+            self.arena.journal.add(FaultSpan(what, names, began, time.monotonic(), sign))
 
     @asynccontextmanager
     async def hands_on(self, fault: Planned) -> AsyncIterator[list[NodeProcess]]:

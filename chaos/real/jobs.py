@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from ...proto.v1 import job_pb2
-from .history import Event, Follows, Limited, Plan
+from .history import Event, Follows, Limited, RecurringJob
 
 HERD, ONCE, PROBE = "herd", "once", "probe"
 HANDS = 5
@@ -119,11 +119,11 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
         prompt = name.startswith("every-")
         must_run = name not in RESTS
         most = 1 if name in FRAIL else ATTEMPTS
-        yield Plan(name, every_ms, from_ms, until_ms, most, prompt, must_run=must_run)
+        yield RecurringJob(name, every_ms, from_ms, until_ms, most, prompt, must_run=must_run)
     for name, zoned in ZONED.items():
         # Times before and after are no less scheduled times, only not surely fired.
         times = tuple(zoned.times(from_ms - FAR_MS // 4, until_ms + FAR_MS // 4))
-        yield Plan(name, 1000, from_ms, until_ms, ATTEMPTS, True, times, must_run=True)
+        yield RecurringJob(name, 1000, from_ms, until_ms, ATTEMPTS, True, times, must_run=True)
     yield Limited(tuple(f"limited-{number}" for number in range(LIMITED_JOBS)), LIMIT)
     yield Follows("flow-b", ("flow-a",), from_ms)
     yield Follows("flow-c", ("flow-a", "flow-b"), from_ms)

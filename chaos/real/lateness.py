@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .history import Bounds, Fault, Lease, Seen
+from .history import Bounds, FaultSpan, Lease, Seen
 
 # A fault may show so long before it is written down, and after it is over.
 BEFORE_S, AFTER_S = 0.2, 1.0
@@ -26,7 +26,7 @@ class First:
     due_at: float
 
 
-class Spans:
+class TimeSpans:
     """Stretches of time; what overlaps is one."""
 
     def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
@@ -69,7 +69,7 @@ def firsts(seen: Seen) -> Iterator[First]:
 
 def calm(seen: Seen) -> list[First]:
     """Those that had neither a fault nor a busy machine near."""
-    faults = Spans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
+    faults = TimeSpans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
     machine = busy(seen)
     return [
         first
@@ -79,10 +79,10 @@ def calm(seen: Seen) -> list[First]:
     ]
 
 
-def busy(seen: Seen) -> Spans:
+def busy(seen: Seen) -> TimeSpans:
     """When the machine kept somebody waiting, the harness included."""
     lags = [(lag.began, lag.ended) for lag in seen.lags]
-    return Spans(lags + [(crowd.began, crowd.ended) for crowd in seen.crowds])
+    return TimeSpans(lags + [(crowd.began, crowd.ended) for crowd in seen.crowds])
 
 
 def overdue(seen: Seen, bounds: Bounds) -> list[First]:
@@ -103,18 +103,18 @@ def overdue(seen: Seen, bounds: Bounds) -> list[First]:
     return found
 
 
-def over(seen: Seen) -> list[Fault]:
+def over(seen: Seen) -> list[FaultSpan]:
     return [fault for fault in seen.faults if fault.ended]
 
 
-def excused_until(fault: Fault, faults: Sequence[Fault], bounds: Bounds) -> float:
+def excused_until(fault: FaultSpan, faults: Sequence[FaultSpan], bounds: Bounds) -> float:
     """The death of one node alone is an excuse until another may have taken over, not longer."""
     if fault.what == "kill" and "," not in fault.target and not crowded(fault, faults):
         return fault.began + TAKEOVER_S
     return fault.ended + bounds.recover_s
 
 
-def crowded(kill: Fault, faults: Sequence[Fault]) -> bool:
+def crowded(kill: FaultSpan, faults: Sequence[FaultSpan]) -> bool:
     """Other faults held as well: then there may have been no majority to fail over to."""
     return any(
         fault.began - 0.05 <= kill.began < fault.ended

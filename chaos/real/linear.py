@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .history import OK, UNKNOWN, Call
+from .history import OK, UNKNOWN, ClientCall
 
 ABSENT = ""
 STEPS_MAX = 200_000
@@ -21,7 +21,7 @@ class Undecided(Exception):
     """The search was ended; the history is too concurrent to be judged."""
 
 
-def effect(call: Call, value: str) -> str | None:
+def effect(call: ClientCall, value: str) -> str | None:
     """The value after the call; None when it could not have been answered so."""
     if call.what == "get":
         return value if call.value == value else None
@@ -34,7 +34,7 @@ def effect(call: Call, value: str) -> str | None:
     raise ValueError(f"{call.what} is no call on a record")
 
 
-def linearizable(calls: Sequence[Call]) -> bool:
+def linearizable(calls: Sequence[ClientCall]) -> bool:
     """Judge the calls on one record, which is absent at first."""
     line = sorted((c for c in calls if matters(c)), key=lambda call: call.began)
     ends = [call.ended if call.outcome == OK else float("inf") for call in line]
@@ -54,13 +54,13 @@ def linearizable(calls: Sequence[Call]) -> bool:
     return not must
 
 
-def matters(call: Call) -> bool:
+def matters(call: ClientCall) -> bool:
     """Refused calls changed nothing, and a read without an answer saw nothing."""
     return call.outcome == OK or (call.outcome == UNKNOWN and call.what != "get")
 
 
 def _next(
-    line: Sequence[Call], ends: Sequence[float], done: int, value: str
+    line: Sequence[ClientCall], ends: Sequence[float], done: int, value: str
 ) -> list[tuple[int, str]]:
     """Who may come next: those that began before any other that is left has ended."""
     first_end = min(

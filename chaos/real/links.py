@@ -57,7 +57,7 @@ class Way:
             self.open.set()
 
 
-class Links:
+class LinkProxies:
     """All proxies of a nodes."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class LinksProcess:
             await self._answers.aclose()
 
 
-async def obey(links: Links, what: str, how: dict[str, Any]) -> None:
+async def obey(links: LinkProxies, what: str, how: dict[str, Any]) -> None:
     if what == "put_before":
         await links.put_before(**how)
     elif how.get("pairs") is None:
@@ -226,7 +226,7 @@ async def obey(links: Links, what: str, how: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    links = Links()
+    links = LinkProxies()
     stdin = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin

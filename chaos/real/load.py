@@ -20,7 +20,7 @@ from ...client.errors import CallerError
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2, run_pb2
 from . import jobs
-from .history import OK, REFUSED, UNKNOWN, Call, Journal, Plan, Probe
+from .history import OK, REFUSED, UNKNOWN, ClientCall, HistoryFile, Probe, RecurringJob
 
 DEADLINE_S = 5.0
 PROBE_S = 0.025
@@ -36,7 +36,7 @@ class Load:
     """The clients, until `stop`."""
 
     endpoints: str
-    journal: Journal
+    journal: HistoryFile
     seed: int
     clients: int = 5
     token: str | None = None
@@ -117,7 +117,9 @@ class Load:
         request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
         outcome = await self.tell(name, "create", job, value, lambda: client.call(request))
         if outcome == OK:
-            self.journal.add(Plan(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS, must_run=True))
+            self.journal.add(
+                RecurringJob(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS, must_run=True)
+            )
 
     async def rest(self, dice: random.Random) -> None:
         """Pause recurring jobs and let them go on, again and again."""
@@ -166,7 +168,9 @@ class Load:
             if what == "get" and error.reason == "JOB_NOT_FOUND":
                 outcome = OK
         ended = time.monotonic()
-        self.journal.add(Call(name, what, job, began, ended, DEADLINE_S, outcome, value, reason))
+        self.journal.add(
+            ClientCall(name, what, job, began, ended, DEADLINE_S, outcome, value, reason)
+        )
         return outcome
 
     # The probe.

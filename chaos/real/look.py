@@ -10,7 +10,7 @@ from ...client import AsyncClient, RaftschedError
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2, job_pb2, namespace_pb2, run_pb2
-from .history import Copy, Job, Outcome, Run, Verified
+from .history import Copy, FinalJob, FinalOutcome, FinalRun, Verified
 
 PAGE = 1_000
 QUIET_S = 120.0  # For what is under way to end: workers may have stalled past their leases.
@@ -51,20 +51,20 @@ async def until_fired(client: AsyncClient, names: Iterable[str], until_ms: int) 
             await asyncio.sleep(0.1)
 
 
-async def jobs(client: AsyncClient) -> AsyncIterator[Job]:
+async def jobs(client: AsyncClient) -> AsyncIterator[FinalJob]:
     token = ""
     while True:
         page = await client.call(
             job_pb2.ListJobsRequest(page_size=PAGE, page_token=token), timeout=CALL_S
         )
         for job in page.jobs:
-            yield Job(job.name, job.spec.payload.data.decode())
+            yield FinalJob(job.name, job.spec.payload.data.decode())
         token = page.next_page_token
         if not token:
             return
 
 
-async def runs(client: AsyncClient, job: str) -> AsyncIterator[Run]:
+async def runs(client: AsyncClient, job: str) -> AsyncIterator[FinalRun]:
     token = ""
     while True:
         request = job_pb2.ListJobHistoryRequest(job=job, page_size=PAGE, page_token=token)
@@ -76,7 +76,7 @@ async def runs(client: AsyncClient, job: str) -> AsyncIterator[Run]:
             return
 
 
-async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[Run | Outcome]:
+async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[FinalRun | FinalOutcome]:
     """The runs of many jobs with a name in common, and what each says became of its time."""
     for state in ENDED:
         token = ""
@@ -88,22 +88,22 @@ async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[Run | Outco
                 found = seen(run)
                 yield found
                 word = run_pb2.Outcome.Name(run.outcome).removeprefix("OUTCOME_")
-                yield Outcome(run.job, found.scheduled_ms, found.scheduled_ms, word)
+                yield FinalOutcome(run.job, found.scheduled_ms, found.scheduled_ms, word)
             token = page.next_page_token
             if not token:
                 break
 
 
-def seen(run: run_pb2.Run) -> Run:
+def seen(run: run_pb2.Run) -> FinalRun:
     attempts = tuple((a.token, END.Name(a.end).removeprefix("END_")) for a in run.attempts)
-    return Run(
+    return FinalRun(
         run.id, run.job, State.Name(run.state).removeprefix("RUN_STATE_"),
         run.scheduled_time.ToMilliseconds(), run.due_time.ToMilliseconds(), run.attempt,
         attempts, scheduled=run.cause != run_pb2.CAUSE_TRIGGER,
     )  # fmt: skip
 
 
-async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[Outcome]:
+async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[FinalOutcome]:
     token = ""
     while True:
         request = job_pb2.ListJobLedgerRequest(job=job, page_size=PAGE, page_token=token)
@@ -116,7 +116,7 @@ async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[Outcome]:
                 else first
             )
             word = run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
-            yield Outcome(job, first, last, word)
+            yield FinalOutcome(job, first, last, word)
         token = page.next_page_token
         if not token:
             return

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .history import Crowd, Journal, Lag
+from .history import Contention, HistoryFile, Lag
 
 # By name, those that live.
 Processes = Callable[[], dict[str, int]]
@@ -23,7 +23,7 @@ WAITED_S = 0.02  # Of a slot; of the 50 ms that are promised this leaves little.
 SYNC_BYTES = b"x" * 600
 
 
-async def watch(journal: Journal, folder: Path, processes: Processes) -> None:
+async def watch(journal: HistoryFile, folder: Path, processes: Processes) -> None:
     """For as long as the run lasts."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch_self(journal))
@@ -31,7 +31,7 @@ async def watch(journal: Journal, folder: Path, processes: Processes) -> None:
         tasks.create_task(watch_disk(journal, folder / "sync"))
 
 
-async def watch_self(journal: Journal) -> None:
+async def watch_self(journal: HistoryFile) -> None:
     """Write down when this process does not come to its turn: calls seem longer by that."""
     while True:
         began = time.monotonic()
@@ -41,7 +41,7 @@ async def watch_self(journal: Journal) -> None:
             journal.add(Lag(began + TURN_S, ended))
 
 
-async def watch_turns(journal: Journal, processes: Processes) -> None:
+async def watch_turns(journal: HistoryFile, processes: Processes) -> None:
     """Write down who could run and had no processor, and for how long of a tenth of a second."""
     before: dict[int, float] = {}
     began = time.monotonic()
@@ -55,7 +55,7 @@ async def watch_turns(journal: Journal, processes: Processes) -> None:
             default=(0.0, ""),
         )
         if waited > WAITED_S:
-            journal.add(Crowd(began, ended, who, round(waited, 4)))
+            journal.add(Contention(began, ended, who, round(waited, 4)))
         before = {pid: waited for pid, (_, waited) in now.items()}
         began = ended
 
@@ -68,7 +68,7 @@ def waited_s(pid: int) -> float:
         return 0.0  # It has ended, or this kernel does not count.
 
 
-async def watch_disk(journal: Journal, path: Path) -> None:
+async def watch_disk(journal: HistoryFile, path: Path) -> None:
     """Sync a little now and then, as the nodes do; one that takes long takes long for them, too."""
     file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
     try:
@@ -77,7 +77,7 @@ async def watch_disk(journal: Journal, path: Path) -> None:
             began = time.monotonic()
             took = await asyncio.to_thread(sync, file)
             if took > WAITED_S:
-                journal.add(Crowd(began, time.monotonic(), "disk", round(took, 4)))
+                journal.add(Contention(began, time.monotonic(), "disk", round(took, 4)))
     finally:
         os.close(file)
 

@@ -29,7 +29,7 @@ from ...cluster.node.applier import Replica
 from ...cluster.raft import driver
 from ...cluster.raft.disk import RealDisk
 from ...cluster.raft.message import Message
-from ...cluster.raft.transport import Links
+from ...cluster.raft.transport import PeerLinks
 from ...statemachine.model.entities import Job
 from ...statemachine.model.view import View
 from ...statemachine.occurrences import next_time
@@ -77,7 +77,7 @@ def controlled(folder: Path) -> ProgramOf:
     return program
 
 
-class Hand:
+class NodeControl:
     """Reads the control file and does what it says."""
 
     def __init__(self, path: Path) -> None:
@@ -133,10 +133,10 @@ class Hand:
         return time.time_ns() + int(control.clock_ms * 1e6) + int(drift)
 
 
-class Clock:
+class NodeClock:
     """Stands where a module has `time`: the wall clock is the harness's."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: NodeControl) -> None:
         self.time_ns = hand.time_ns
         self.monotonic = time.monotonic
 
@@ -144,23 +144,23 @@ class Clock:
         return self.time_ns() / 1e9
 
 
-def take_over(hand: Hand) -> None:
+def take_over(hand: NodeControl) -> None:
     """Put the hand between the node and the world."""
 
-    class Disk(RealDisk):
+    class FaultyDisk(RealDisk):
         def write(self, path: str, offset: int, data: bytes) -> None:
-            hand.around("append", lambda: super(Disk, self).write(path, offset, data))
+            hand.around("append", lambda: super(FaultyDisk, self).write(path, offset, data))
 
         def sync(self, path: str) -> None:
-            hand.around("sync", lambda: super(Disk, self).sync(path))
+            hand.around("sync", lambda: super(FaultyDisk, self).sync(path))
 
         def rename(self, old: str, new: str) -> None:
-            hand.around("rename", lambda: super(Disk, self).rename(old, new))
+            hand.around("rename", lambda: super(FaultyDisk, self).rename(old, new))
 
         def remove(self, path: str) -> None:
-            hand.around("remove", lambda: super(Disk, self).remove(path))
+            hand.around("remove", lambda: super(FaultyDisk, self).remove(path))
 
-    class Peers(Links):
+    class Peers(PeerLinks):
         def send(self, messages: list[tuple[str, int, Message]]) -> None:
             hand.around("send", lambda: super(Peers, self).send(messages))
 
@@ -173,10 +173,10 @@ def take_over(hand: Hand) -> None:
             return lambda folder: int(hand.around("checkpoint", lambda: work(folder)))
 
     for module, name, thing in (
-        (nodes, "RealDisk", Disk),
+        (nodes, "RealDisk", FaultyDisk),
         (damage_watch, "Replica", State),
-        (node_spec, "time", Clock(hand)),
-        (driver, "Links", Peers),
+        (node_spec, "time", NodeClock(hand)),
+        (driver, "PeerLinks", Peers),
     ):
         setattr(module, name, thing)
     poison(hand)
@@ -184,7 +184,7 @@ def take_over(hand: Hand) -> None:
         break_rule(hand.control.broken_rule)
 
 
-def poison(hand: Hand) -> None:
+def poison(hand: NodeControl) -> None:
     """Let the rules fail on some jobs, as they do where a zone is not there any more."""
     honest = next_time.plan_of
 
@@ -199,5 +199,5 @@ def poison(hand: Hand) -> None:
 
 
 if __name__ == "__main__":
-    take_over(Hand(Path(sys.argv.pop(1))))
+    take_over(NodeControl(Path(sys.argv.pop(1))))
     main.main(prog_name="raftsched")

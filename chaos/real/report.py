@@ -10,7 +10,7 @@ from typing import Any
 
 from ..bench.page import page, table
 from .checks import CHECKS
-from .run import Asked, Told
+from .run import RunOptions, ScenarioResult
 from .timeline import picture
 from .total import histogram
 from .verdict import failovers
@@ -31,11 +31,11 @@ svg { width: 100%; height: auto } summary { cursor: pointer }
 </style>"""
 
 
-def write(path: Path, asked: Asked, told: Told) -> None:
+def write(path: Path, asked: RunOptions, told: ScenarioResult) -> None:
     path.write_text(page(f"raftsched chaos: {asked.scenario}", body(asked, told)))
 
 
-def body(asked: Asked, told: Told) -> str:
+def body(asked: RunOptions, told: ScenarioResult) -> str:
     faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
     return (
         STYLE
@@ -60,7 +60,7 @@ def body(asked: Asked, told: Told) -> str:
     )
 
 
-def banner(asked: Asked, told: Told) -> str:
+def banner(asked: RunOptions, told: ScenarioResult) -> str:
     good = told.figures["verdict"] == "ok"
     word = "✔ Every promise was kept" if good else "✘ A promise was broken"
     rule = f", with the rule “{asked.broken_rule}” switched off" if asked.broken_rule else ""
@@ -114,7 +114,7 @@ def promises(found: Sequence[Violation]) -> str:
     return f'<table class="plain">{"".join(rows)}</table>'
 
 
-def deeds(told: Told) -> str:
+def deeds(told: ScenarioResult) -> str:
     faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
     first = min((probe.at for probe in told.seen.probes), default=0.0)
     rows = "".join(

@@ -17,7 +17,7 @@ from .arena import Arena
 from .cables import Cables
 from .checks import judge
 from .faults import UPGRADE, Planned, plan
-from .history import Bounds, Fault, Plan, Seen
+from .history import Bounds, FaultSpan, RecurringJob, Seen
 from .injector import Injector
 from .load import Load
 from .verdict import verdict
@@ -35,7 +35,7 @@ HERD_AHEAD_S, HERD_RATE = 3.0, 8_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RunOptions:
     """What is asked for."""
 
     scenario: str
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ScenarioResult:
     """What came of it."""
 
     figures: dict[str, Any]
@@ -66,7 +66,7 @@ class Told:
     began: float
 
 
-async def run(folder: Path, asked: Asked, say: Say) -> Told:
+async def run(folder: Path, asked: RunOptions, say: Say) -> ScenarioResult:
     # Stalls cost a lapse each, so only the scenarios about workers have many.
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
     links = Cables() if asked.cables else Proxies()
@@ -110,10 +110,10 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
     violations = judge(seen)
     figures = verdict(seen, violations)
     took = {"wall_s": round(ran - began, 1), "judging_s": round(time.monotonic() - ran, 1)}
-    return Told(figures | took, violations, seen, began)
+    return ScenarioResult(figures | took, violations, seen, began)
 
 
-async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
+async def mistreat(arena: Arena, load: Load, asked: RunOptions, say: Say) -> None:
     """One fault after the other; `mixed` begins some before others have ended."""
     injector = Injector(arena)
     began = time.monotonic()
@@ -157,14 +157,14 @@ async def herd(arena: Arena, count: int) -> None:
         # One scheduled time each: the only multiple of itself there is.
         arena.journal.add(
             *(
-                Plan(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4, must_run=True)
+                RecurringJob(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4, must_run=True)
                 for n in range(count)
             )
         )
         spare = due_ms / 1000 - time.time()
         sign = f"{count} jobs imported" + (f", {-spare:.1f} s too late" if spare < 0 else "")
         await asyncio.sleep(max(0.0, spare + 0.5))
-    arena.journal.add(Fault("herd", "", began, time.monotonic(), sign))
+    arena.journal.add(FaultSpan("herd", "", began, time.monotonic(), sign))
 
 
 async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> None:

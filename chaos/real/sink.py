@@ -11,7 +11,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from .history import Effect, Journal
+from .history import Effect, HistoryFile
 
 LINE_MAX = 1_024
 
@@ -19,7 +19,7 @@ LINE_MAX = 1_024
 class Sink:
     """The highest token of each run."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: HistoryFile) -> None:
         self.journal = journal
         self.highest: dict[str, int] = {}
 
@@ -48,7 +48,7 @@ async def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("history", type=Path)
     options = parser.parse_args()
-    sink = Sink(Journal(options.history))
+    sink = Sink(HistoryFile(options.history))
     server = await asyncio.start_server(sink.serve, "127.0.0.1", options.port, limit=LINE_MAX)
     async with server:
         await server.serve_forever()

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from .history import Fault, Seen
+from .history import FaultSpan, Seen
 from .lateness import busy, crowded, firsts
 from .verdict import failovers, slots
 
@@ -78,7 +78,7 @@ def time_axis(axis: Axis, height: float) -> str:
     return "".join(lines)
 
 
-def fault_rows(faults: Sequence[Fault], axis: Axis) -> Iterable[tuple[str, str, float]]:
+def fault_rows(faults: Sequence[FaultSpan], axis: Axis) -> Iterable[tuple[str, str, float]]:
     """A row for each kind of fault, a bar for each time it came."""
     kinds = sorted({fault.what.split()[0] for fault in faults})
     for number, kind in enumerate(kinds):

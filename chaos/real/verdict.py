@@ -10,7 +10,7 @@ from typing import Any
 
 from ...cluster.ops.exits import NodeExit
 from ..percentile import percentile
-from .history import OK, Call, Fault, Probe, Seen
+from .history import OK, ClientCall, FaultSpan, Probe, Seen
 from .jobs import HERD
 from .lateness import busy, calm, crowded, firsts
 from .violation import Violation
@@ -50,7 +50,7 @@ def failovers(seen: Seen) -> list[float]:
     return found
 
 
-def wrote(call: Call) -> bool:
+def wrote(call: ClientCall) -> bool:
     return call.outcome == OK and call.what != "get"
 
 
@@ -105,7 +105,7 @@ def steps(seen: Seen) -> list[dict[str, Any]]:
     return found
 
 
-def no_write_ms(seen: Seen, fault: Fault) -> float:
+def no_write_ms(seen: Seen, fault: FaultSpan) -> float:
     """The longest time in it in which no probe was acknowledged."""
     done = [probe.at + probe.took for probe in seen.probes if probe.ok]
     inside = [at for at in done if fault.began <= at <= fault.ended]

@@ -19,7 +19,7 @@ import grpc
 
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
-from .history import Ack, Journal, Lease, Report
+from .history import Ack, HistoryFile, Lease, ReportSent
 
 if TYPE_CHECKING:
     Stream = grpc.aio.StreamStreamCall[worker_pb2.WorkRequest, worker_pb2.WorkResponse]
@@ -64,13 +64,13 @@ class Held:
 
 
 @dataclass(slots=True)
-class Worker:
+class ChaosWorker:
     """One worker with its session."""
 
     name: str
     endpoints: list[str]
     sink: int
-    journal: Journal
+    journal: HistoryFile
     manners: Manners
     dice: random.Random
     held: dict[int, Held] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class Worker:
         if held is not None:
             held.result = result
         end = str(result.WhichOneof("end"))
-        self.journal.add(Report(self.name, lease.run, lease.token, end, time.monotonic()))
+        self.journal.add(ReportSent(self.name, lease.run, lease.token, end, time.monotonic()))
         times = 2 if self.dice.random() < self.manners.twice else 1
         for _ in range(times):
             await self.say(result)
@@ -284,10 +284,10 @@ async def main() -> None:
     parser.add_argument("--namespace", default="default")
     options = parser.parse_args()
     token = os.environ.get(TOKEN, "")
-    journal = Journal(options.history)
+    journal = HistoryFile(options.history)
     manners = Manners(options.fail, options.stall, options.twice, options.late)
     workers = [
-        Worker(
+        ChaosWorker(
             f"{options.name}-{number}", options.endpoints.split(","), options.sink, journal,
             manners, random.Random(f"{options.seed}/{options.name}/{number}"),
             namespace=options.namespace, token=token,

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 
-from .run import Outcome, hunt_all, hunt_stock, run_seed, run_seeds
+from .run import SimResult, hunt_all, hunt_stock, run_seed, run_seeds
 
 HELP = """\
 Run the consensus core in a simulated world: links, disks, clocks, processes, all from a seed.
@@ -82,7 +82,7 @@ def one_seed(seed: int, lines: int, *, rules: bool) -> tuple[dict[str, object], 
     return result, not outcome.violation
 
 
-def tell(outcome: Outcome, *, rules: bool) -> None:
+def tell(outcome: SimResult, *, rules: bool) -> None:
     say(outcome.options)
     if outcome.violation:
         say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")

@@ -16,7 +16,7 @@ from ...cluster.raft.journal import Journal, JournalLimits
 from ...cluster.raft.message import Message, VoteReply
 from ...cluster.raft.raft import Raft
 from .disk import SimDisk
-from .world import Violation
+from .world import SimViolation
 
 HashOf = bytes
 
@@ -38,7 +38,7 @@ class Checker:
         self.reads = 0
 
     def fail(self, text: str) -> None:
-        raise Violation(text)
+        raise SimViolation(text)
 
     def applied(self, node: str, index: int, data: bytes, digest: str) -> None:
         """A1."""

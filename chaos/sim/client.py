@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ...cluster.raft.faults import Refused
+from ...cluster.raft.faults import CallRefused
 from ...cluster.raft.raft import Raft
-from .world import Violation
+from .world import SimViolation
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .cluster import SimCluster
     from .node import SimNode
 
 PATIENCE = 4.0  # H1: a node that does not lead any more has answered its callers by then.
 
 
 @dataclass
-class Call:
+class SimCall:
     """One call to one node."""
 
     node: SimNode
@@ -40,24 +40,24 @@ class Caller(Protocol):
     """Somebody who calls nodes, and is owed answers."""
 
     stopped: bool
-    current: Call | None
-    calls: list[Call]
+    current: SimCall | None
+    calls: list[SimCall]
 
     def go(self) -> None:
         """Begin the next request, if it is not stopped."""
 
     def check(self) -> None:
-        """Raise Violation if an answer is overdue."""
+        """Raise SimViolation if an answer is overdue."""
 
 
-class Client:
+class SimClient:
     """One request at a time. It loses patience and asks elsewhere; the first call lives on."""
 
-    def __init__(self, number: int, cluster: Cluster) -> None:
+    def __init__(self, number: int, cluster: SimCluster) -> None:
         self.number, self.cluster, self.world = number, cluster, cluster.world
         self.count = 0
-        self.calls: list[Call] = []
-        self.current: Call | None = None
+        self.calls: list[SimCall] = []
+        self.current: SimCall | None = None
         self.stopped = False
 
     def go(self) -> None:
@@ -83,7 +83,7 @@ class Client:
         if self.stopped:
             return
         request, top, node = self.request, self.top, self.cluster.guess_leader()
-        call = Call(node, node.life, self.world.now, request)
+        call = SimCall(node, node.life, self.world.now, request)
 
         def reply(index: int | None) -> None:
             self.take_answer(call)
@@ -100,7 +100,7 @@ class Client:
 
     def read(self) -> None:
         top, node = self.top, self.cluster.guess_leader()
-        call = Call(node, node.life, self.world.now, "read")
+        call = SimCall(node, node.life, self.world.now, "read")
 
         def reply(index: int | None) -> None:
             self.take_answer(call)
@@ -111,16 +111,16 @@ class Client:
 
         self.ask(call, lambda core: core.read(reply), self.go)
 
-    def ask(self, call: Call, do: Callable[[Raft], None], again: Callable[[], None]) -> None:
+    def ask(self, call: SimCall, do: Callable[[Raft], None], again: Callable[[], None]) -> None:
         """Call a node on its loop; come back later if it refuses, is gone, or takes long."""
         node = call.node
         self.current = call
         try:
             if node.core is None or node.paused:
-                raise Refused("nobody is there")
+                raise CallRefused("nobody is there")
             call.term = node.core.term
             do(node.core)
-        except Refused:
+        except CallRefused:
             self.later(0.03, again)
             return
         self.calls.append(call)
@@ -134,9 +134,9 @@ class Client:
         pause = delay * (0.5 + self.world.dice.random())
         self.world.after(pause, lambda: what() if waiting is self.current else None)
 
-    def take_answer(self, call: Call) -> None:
+    def take_answer(self, call: SimCall) -> None:
         if call.answered:
-            raise Violation(f"H1 {call.what} was answered twice by {call.node.name}")
+            raise SimViolation(f"H1 {call.what} was answered twice by {call.node.name}")
         call.answered = True
 
     def maybe_raise(self) -> None:
@@ -152,12 +152,12 @@ class Client:
         self.calls = overdue(self.calls, self.world.now)
 
 
-def overdue(calls: list[Call], now: float) -> list[Call]:
-    """Return those that still wait, or raise Violation for one that waits for too long."""
+def overdue(calls: list[SimCall], now: float) -> list[SimCall]:
+    """Return those that still wait, or raise SimViolation for one that waits for too long."""
     waiting = [c for c in calls if not c.answered and c.node.life == c.life]
     for call in waiting:
         if call.node.paused or call.leads:
             call.since = now
         elif now - call.since > PATIENCE:
-            raise Violation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")
+            raise SimViolation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")
     return waiting

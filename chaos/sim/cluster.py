@@ -13,11 +13,11 @@ from ...cluster.raft.journal import Journal
 from ...cluster.raft.message import Message
 from ...cluster.raft.raft import Raft
 from .checker import Checker, holds
-from .client import Caller, Client
+from .client import Caller, SimClient
 from .faults import Faults
 from .node import SimNode
 from .options import Options
-from .world import Links, Violation, World
+from .world import SimLinks, SimViolation, World
 
 LEADER_WITHIN = 2.0  # DESIGN.md has the sum.
 CAUGHT_UP_WITHIN = 10.0
@@ -53,10 +53,10 @@ class Kit:
         return core_of(self.core, self.part)
 
 
-Schedule = Callable[["Cluster"], None]
+Schedule = Callable[["SimCluster"], None]
 
 
-class Cluster:
+class SimCluster:
     """See the head of this file."""
 
     def __init__(self, options: Options, kit: Kit) -> None:
@@ -67,7 +67,7 @@ class Cluster:
         self.spare = f"n{options.nodes + 1}"
         self.names = [*self.first_names, self.spare]
         self.contacts = {n: f"{n}:1" for n in self.first_names}
-        self.links = Links(self.world, options.wire, self.names)
+        self.links = SimLinks(self.world, options.wire, self.names)
         self.nodes: dict[str, SimNode] = {n: self.new_node(n) for n in self.names}
         self.clients: list[Caller] = [self.new_caller(i) for i in range(options.clients)]
         self.links.deliver = lambda a, b, m: self.nodes[b].receive(a, *m)
@@ -81,12 +81,12 @@ class Cluster:
         return SimNode(name, self)
 
     def new_caller(self, number: int) -> Caller:
-        return Client(number, self)
+        return SimClient(number, self)
 
     # A history.
 
     def run(self, schedule: Schedule | None = None) -> None:
-        """Live through it, or raise Violation; a schedule takes the place of random faults."""
+        """Live through it, or raise SimViolation; a schedule takes the place of random faults."""
         if "drift" in self.options.faults:
             for node in self.nodes.values():
                 node.rate = self.world.dice.uniform(0.9, 1.1)
@@ -94,7 +94,7 @@ class Cluster:
             self.nodes[name].start()
         self.links.keep_connecting()
         if not self.world.run(5.0, lambda: self.leader() is not None):
-            raise Violation("no leader after a first start without faults")
+            raise SimViolation("no leader after a first start without faults")
         self.world.run(self.world.now + 0.2)
         for client in self.clients:
             client.stopped = schedule is not None
@@ -171,7 +171,7 @@ class Cluster:
             "does not know" in text and not node.future and "upgrade" in self.options.faults,
         )
         if not any(reasons):
-            raise Violation(f"{node.name} stopped without a fault: {node.broken}")
+            raise SimViolation(f"{node.name} stopped without a fault: {node.broken}")
         self.faults.restart_later(node)
 
     # The second phase.
@@ -182,19 +182,19 @@ class Cluster:
         world, names = self.world, [n.name for n in core_nodes]
         world.tell(f"healed: {', '.join(names)}")
         if not world.run(world.now + LEADER_WITHIN, lambda: self.followed(names)):
-            raise Violation(f"no majority of {names} follows a leader after {LEADER_WITHIN} s")
+            raise SimViolation(f"no majority of {names} follows a leader after {LEADER_WITHIN} s")
         begun, acks = world.now, self.checker.acks
         for client in self.clients:
             client.stopped = False
         if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.checker.acks > acks):
-            raise Violation(f"nothing was acknowledged in {CAUGHT_UP_WITHIN} s by {names}")
+            raise SimViolation(f"nothing was acknowledged in {CAUGHT_UP_WITHIN} s by {names}")
         self.settle()
         for client in self.clients:
             client.stopped = True
         begun = world.now
         if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.level(names)):
             where = {n: (c.last_applied, c.node.commit) for n in names if (c := self.nodes[n].core)}
-            raise Violation(f"not caught up after {CAUGHT_UP_WITHIN} s: {where}")
+            raise SimViolation(f"not caught up after {CAUGHT_UP_WITHIN} s: {where}")
         world.run(world.now + 0.5)
         self.check_end(names)
 
@@ -230,9 +230,9 @@ class Cluster:
         machines = {n: c.machine for n in names if (c := self.nodes[n].core) is not None}
         digests = {n: getattr(m, "digest", "") for n, m in machines.items()}
         if len(set(digests.values())) > 1:
-            raise Violation(f"A1 states differ at the end: {digests}")
+            raise SimViolation(f"A1 states differ at the end: {digests}")
         for name, machine in machines.items():
             requests = getattr(machine, "requests", {})
             gone = [r for r in self.checker.acked if r not in requests]
             if gone:
-                raise Violation(f"{name} lost {len(gone)} acknowledged writes: {gone[:5]}")
+                raise SimViolation(f"{name} lost {len(gone)} acknowledged writes: {gone[:5]}")

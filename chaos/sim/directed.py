@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...cluster.raft.message import Append, AppendAck, Message, decode
 from .client import PATIENCE
-from .cluster import Cluster
+from .cluster import SimCluster
 from .node import SimNode
 
 LARGE = b'{"id":"%s","key":"k","add":"%s"}'
@@ -23,7 +23,7 @@ class Unmet(Exception):
 class Stage:
     """A cluster of five whose links lose what the schedule says."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self.cluster, self.world = cluster, cluster.world
         self.late: dict[int, Callable[[], None]] = {}  # Acknowledged index -> deliver it now.
         self.count = 0
@@ -77,7 +77,7 @@ def durable(node: SimNode, index: int, term: int) -> bool:
     )
 
 
-def figure_8(cluster: Cluster) -> None:
+def figure_8(cluster: SimCluster) -> None:
     """A majority has an entry of an old term, and yet it is replaced (Raft paper, figure 8)."""
     stage = Stage(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
@@ -121,7 +121,7 @@ def would_store_own(node: SimNode, message: Append) -> bool:
     return own and core is not None and message.prev <= core.journal.last_index
 
 
-def late_ack(cluster: Cluster) -> None:
+def late_ack(cluster: SimCluster) -> None:
     """An acknowledgement comes two terms late, of entries that were replaced since."""
     stage = Stage(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
@@ -159,7 +159,7 @@ def late_ack(cluster: Cluster) -> None:
     cluster.links.loses = None
 
 
-def lone_leader(cluster: Cluster) -> None:
+def lone_leader(cluster: SimCluster) -> None:
     """A leader is cut off with callers that wait, for longer than these may be left waiting."""
     stage = Stage(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
@@ -173,7 +173,7 @@ def lone_leader(cluster: Cluster) -> None:
     cluster.links.loses = None
 
 
-def waits(cluster: Cluster, node: SimNode) -> bool:
+def waits(cluster: SimCluster, node: SimNode) -> bool:
     """Tell whether a caller waits for what a node was asked to write."""
     calls = [call for client in cluster.clients for call in client.calls]
     return any(c.node is node and c.what != "read" and not c.answered for c in calls)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...cluster.raft.faults import Refused
+from ...cluster.raft.faults import CallRefused
 from ...cluster.raft.membership import Configuration
 from ...cluster.raft.raft import Raft
 from ...cluster.raft.record import HEADER_BYTES, SEAL
 from ...cluster.raft.segment import SUFFIX, read
 from .disk import SimDisk
-from .world import Violation
+from .world import SimViolation
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .cluster import SimCluster
     from .node import SimNode
 
 
 class Faults:
     """Chooses and carries out faults of the classes that the seed switched on."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self.cluster, self.world = cluster, cluster.world
         self.options = cluster.options
         self.active = False
@@ -303,7 +303,7 @@ class Faults:
         if leader is not None and leader.core is not None:
             try:
                 call(leader.core, leader.clock())
-            except Refused:
+            except CallRefused:
                 return
             leader.poke()
 
@@ -333,7 +333,7 @@ class Faults:
                 node.future = node.future or "does not know" in node.broken
                 node.start()
             if node.core is None and "does not know" not in node.broken:
-                raise Violation(f"{node.name} with a whole disk does not start: {node.broken}")
+                raise SimViolation(f"{node.name} with a whole disk does not start: {node.broken}")
         return chosen
 
     def stands(self, core: Raft, index: int) -> bool:
@@ -369,4 +369,4 @@ class Faults:
             names = {n.name for n in whole[:size]}
             if all(config.majority(names) for config in configs):
                 return whole[: dice.choice((size, len(whole)))]
-        raise Violation(f"the simulator broke more than a minority: {[n.name for n in whole]}")
+        raise SimViolation(f"the simulator broke more than a minority: {[n.name for n in whole]}")

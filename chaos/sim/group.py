@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...cluster.raft.journal import Journal, JournalLimits
 from ...cluster.raft.message import Introduce, Message
-from ...cluster.raft.port import Settings
+from ...cluster.raft.port import RaftSettings
 from ...cluster.raft.raft import Raft
 from .disk import SimDisk
 from .register import Register
@@ -15,11 +15,11 @@ from .register import Register
 LIMITS = JournalLimits(segment=16 << 10, cache=4 << 10, entry=4 << 10)
 
 
-class Node:
+class GroupNode:
     """A core with its disk, and everything it said."""
 
     def __init__(
-        self, name: str, names: list[str], settings: Settings, disk: SimDisk | None = None
+        self, name: str, names: list[str], settings: RaftSettings, disk: SimDisk | None = None
     ) -> None:
         self.name = name
         self.contacts = {n: f"{n}:1" for n in names}
@@ -79,10 +79,10 @@ class Node:
 class Group:
     """Nodes whose messages arrive at once, except where the test takes them away."""
 
-    def __init__(self, count: int, settings: Settings | None = None) -> None:
+    def __init__(self, count: int, settings: RaftSettings | None = None) -> None:
         self.names = [f"n{i}" for i in range(1, count + 1)]
         self.now = 0.0
-        self.nodes = {n: Node(n, self.names, settings or Settings()) for n in self.names}
+        self.nodes = {n: GroupNode(n, self.names, settings or RaftSettings()) for n in self.names}
         self.passes: Callable[[str, str, Message], bool] = lambda a, b, m: True
         for a in self.names:
             for b in self.names:
@@ -97,7 +97,7 @@ class Group:
                     if to in self.nodes and self.passes(name, to, message):
                         self.hand_over(node, to, message)
 
-    def hand_over(self, node: Node, to: str, message: Message) -> None:
+    def hand_over(self, node: GroupNode, to: str, message: Message) -> None:
         """Deliver a message, unless it is meant for a disk that is gone."""
         there, meant_for = self.nodes[to].core, node.core.replication.disk_of(to)
         if meant_for in (0, there.incarnation) or isinstance(message, Introduce):
@@ -109,7 +109,7 @@ class Group:
             self.now += 0.01
             self.turns()
 
-    def lead(self) -> Node:
+    def lead(self) -> GroupNode:
         """Run until somebody leads, and return it."""
         for _ in range(300):
             self.run(0.01)
@@ -119,10 +119,10 @@ class Group:
                 return leading[0]
         raise AssertionError("nobody leads after three seconds")
 
-    def others(self, node: Node) -> list[Node]:
+    def others(self, node: GroupNode) -> list[GroupNode]:
         return [n for n in self.nodes.values() if n is not node]
 
-    def write(self, node: Node, key: str = "k") -> list[int | None]:
+    def write(self, node: GroupNode, key: str = "k") -> list[int | None]:
         """Propose something; the list gets the answer."""
         answers: list[int | None] = []
         body = b'{"id":"%s","key":"k","add":"x"}' % key.encode()

@@ -32,7 +32,7 @@ from ...statemachine.model.record import (
     parse_change,
 )
 from .options import BACKFILL_TIMES
-from .world import Violation
+from .world import SimViolation
 
 if TYPE_CHECKING:
     from .scheduler import SchedulerNode
@@ -62,7 +62,7 @@ Place = tuple[int, int]  # The jid and the occurrence of a run.
 
 
 @dataclass
-class Book:
+class JobLedger:
     """What became of a job's scheduled times."""
 
     alone: set[int] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Judge:
         self.fired: set[Place] = set()
         self.ended: dict[Place, RunRecord] = {}
         self.fates: dict[int, str] = {}  # Token -> how its lease ended.
-        self.books: dict[int, Book] = {}
+        self.books: dict[int, JobLedger] = {}
         self.triggered: Counter[int] = Counter()
         self.heard: dict[tuple[str, int, str], int] = {}
         self.terms: dict[tuple[str, int], int] = {}
@@ -108,10 +108,12 @@ class Judge:
         self.index = index
         change = parse_change(data, revision)
         if change.now_ms < self.now_ms:
-            raise Violation(f"S9 time runs back from {self.now_ms} to {change.now_ms} at {index}")
+            raise SimViolation(
+                f"S9 time runs back from {self.now_ms} to {change.now_ms} at {index}"
+            )
         if change.now_ms > self.true_ms() + EARLY_MS:
             ahead = change.now_ms - self.true_ms()
-            raise Violation(f"S9 time in the state is {ahead} ms ahead at {index}")
+            raise SimViolation(f"S9 time in the state is {ahead} ms ahead at {index}")
         self.now_ms = change.now_ms
         self.counts["changes"] += 1
         self.pieces.clear()
@@ -140,13 +142,13 @@ class Judge:
                 self.names[int.from_bytes(key[1:9], "big")] = job.name
         for what, count in sorted(self.pieces.items()):
             if count > self.most_pieces:
-                raise Violation(
+                raise SimViolation(
                     f"{what}: {count} in one change at {index}, whose time is used up by "
                     f"{self.most_pieces}"
                 )
         for token, place in sorted(leases):
             if token <= self.token:
-                raise Violation(f"S4 token {token} is given to {place} after {self.token}")
+                raise SimViolation(f"S4 token {token} is given to {place} after {self.token}")
             self.token = token
 
     def _coalesced(self, change: Change) -> None:
@@ -169,7 +171,9 @@ class Judge:
                 continue
             waits = any(part.cause == SCHEDULED for part in state.backlog)
             if not waits and not 0 < state.next_due_at_ms <= change.now_ms:
-                raise Violation(f"S11 times of {self.names.get(jid)} are COALESCED, and none runs")
+                raise SimViolation(
+                    f"S11 times of {self.names.get(jid)} are COALESCED, and none runs"
+                )
 
     def _run(
         self, change: Change, place: Place, run: RunRecord, leases: list[tuple[int, Place]]
@@ -185,26 +189,28 @@ class Judge:
             held = False
         if run.state == RUNNING and (before is None or run.token != before.token):
             if held and before is not None:
-                raise Violation(
+                raise SimViolation(
                     f"S4 {place} is leased as {run.token} while {before.token} still stands"
                 )
             leases.append((run.token, place))
             self.counts["leases"] += 1
         if run.attempt > (before.attempt if before is not None else 0) + 1:
-            raise Violation(f"S7 {place} goes on with attempt {run.attempt}")
+            raise SimViolation(f"S7 {place} goes on with attempt {run.attempt}")
         self.runs[place] = run
 
     def _new(self, change: Change, place: Place, run: RunRecord) -> None:
         jid, occurrence = place
         scheduled_ms = keys.scheduled_of(occurrence)
         if place in self.fired:
-            raise Violation(f"S2 {self.names.get(jid)} ran twice for {scheduled_ms}")
+            raise SimViolation(f"S2 {self.names.get(jid)} ran twice for {scheduled_ms}")
         if run.cause == SCHEDULED and occurrence != keys.occurrence_of(scheduled_ms):
-            raise Violation(f"S2 {self.names.get(jid)} has another run for {scheduled_ms}")
+            raise SimViolation(f"S2 {self.names.get(jid)} has another run for {scheduled_ms}")
         if run.cause == SCHEDULED and self.true_ms() < scheduled_ms - EARLY_MS:
-            raise Violation(f"S3 {place} fires {scheduled_ms - self.true_ms()} ms before its time")
+            raise SimViolation(
+                f"S3 {place} fires {scheduled_ms - self.true_ms()} ms before its time"
+            )
         if run.cause == SCHEDULED and change.now_ms < scheduled_ms:
-            raise Violation(f"S3 {place} fired at {change.now_ms}, before {scheduled_ms}")
+            raise SimViolation(f"S3 {place} fired at {change.now_ms}, before {scheduled_ms}")
         self.fired.add(place)
         self.pieces["A5: runs fire"] += run.cause == SCHEDULED
         self.counts["runs"] += 1
@@ -216,7 +222,7 @@ class Judge:
         before = self.runs.get(place)
         if place in self.ended:
             if self.ended[place].token != run.token or self.ended[place].state != run.state:
-                raise Violation(f"S6 {place} ended twice")
+                raise SimViolation(f"S6 {place} ended twice")
             return
         self.ended[place] = run
         self.pieces["A3: runs give way"] += run.state in GAVE_WAY
@@ -226,20 +232,22 @@ class Judge:
         if run.state == SUCCEEDED:
             self.counts["completions"] += 1
             if before is None or before.state != RUNNING or before.token != run.token:
-                raise Violation(f"S6 {place} succeeded under {run.token}, which was not its lease")
+                raise SimViolation(
+                    f"S6 {place} succeeded under {run.token}, which was not its lease"
+                )
 
     def _fate(self, token: int, how: str) -> None:
         if self.fates.setdefault(token, how) != how:
-            raise Violation(f"S6 lease {token} ended as {self.fates[token]} and as {how}")
+            raise SimViolation(f"S6 lease {token} ended as {self.fates[token]} and as {how}")
         if how == "LAPSED":
             self.counts["lapses"] += 1
 
     def _ledger(self, jid: int, at_ms: int, entry: LedgerRecord) -> None:
-        book = self.books.setdefault(jid, Book())
+        book = self.books.setdefault(jid, JobLedger())
         last_ms = entry.last_at_ms
         doubled = book.knows(at_ms) or any(at_ms <= at <= last_ms for at in book.alone)
         if doubled:
-            raise Violation(f"S2 {self.names.get(jid)} has two outcomes for {at_ms}")
+            raise SimViolation(f"S2 {self.names.get(jid)} has two outcomes for {at_ms}")
         if last_ms:
             book.stretches[at_ms] = last_ms
         else:
@@ -248,7 +256,7 @@ class Judge:
     def scanned(self, entries: int) -> None:
         """A decision is made that walked over so many entries of the ledger."""
         if entries > self.most_scanned:
-            raise Violation(
+            raise SimViolation(
                 f"A4: a decision walks over {entries} entries of the ledger; {self.most_scanned} "
                 "must do"
             )
@@ -263,9 +271,9 @@ class Judge:
         troubles = node.leader.troubles
         wrong = [one for one in troubles.last if PLANTED not in one.reason]
         if wrong:
-            raise Violation(f"S10 {wrong[0].what} failed on {node.name}: {wrong[0].reason}")
+            raise SimViolation(f"S10 {wrong[0].what} failed on {node.name}: {wrong[0].reason}")
         if troubles.counts["refused"]:
-            raise Violation(f"S10 a call failed in the rules of {node.name}")
+            raise SimViolation(f"S10 a call failed in the rules of {node.name}")
 
     def slipped(self, what: str, error: Exception) -> None:
         """A rule does not fail, it cannot be carried out as it is written."""
@@ -274,7 +282,7 @@ class Judge:
     def _broken(self, jid: int, reason: str) -> None:
         self.counts["set aside"] += 1
         if PLANTED not in reason:
-            raise Violation(f"S10 {self.names.get(jid)} was set aside: {reason}")
+            raise SimViolation(f"S10 {self.names.get(jid)} was set aside: {reason}")
 
     def gained(self, node: SchedulerNode) -> None:
         self.terms[node.name, node.life] = node.clock_ms()
@@ -285,14 +293,14 @@ class Judge:
         since = max(heard, self.terms.get((node.name, node.life), 0))
         silent = node.clock_ms() - since
         if silent < LAPSE_MS:
-            raise Violation(f"S9 {worker} lapses on {node.name} after {silent} ms of silence")
+            raise SimViolation(f"S9 {worker} lapses on {node.name} after {silent} ms of silence")
 
     def acknowledged(self, ack: worker_pb2.ResultAck, succeeded: bool) -> None:
         """S6: a worker was told that its report counts."""
         fate = self.fates.get(ack.token, "nothing")
         good = {"SUCCEEDED"} if succeeded else {"FAILED", "CANCELLED"}
         if not ack.reason and fate not in good:
-            raise Violation(f"S6 the end of lease {ack.token} is acknowledged; it is {fate}")
+            raise SimViolation(f"S6 the end of lease {ack.token} is acknowledged; it is {fate}")
 
     # The end.
 
@@ -313,19 +321,19 @@ class Judge:
             is_broken = state.state == job_pb2.JobStatus.STATE_BROKEN
             if not is_broken and 0 < state.next_due_at_ms < true_ms - LATE_MS:
                 late = true_ms - state.next_due_at_ms
-                raise Violation(f"S8 {job.name} should have fired {late} ms ago")
+                raise SimViolation(f"S8 {job.name} should have fired {late} ms ago")
             every_ms = job.full_spec().schedules[0].interval.every.ToMilliseconds()
             since_ms, next_ms = job.schedules_since_ms, state.next_scheduled_at_ms
             first = anchor_ms + ((since_ms - anchor_ms) // every_ms + 1) * every_ms
-            book = self.books.get(jid, Book())
+            book = self.books.get(jid, JobLedger())
             for at_ms in range(first, next_ms, every_ms):
                 found += 1
                 waits = any(part.next_at_ms <= at_ms < part.to_ms for part in state.backlog)
                 if not waits and not book.knows(at_ms):
-                    raise Violation(f"S2 {job.name} has no outcome for {at_ms}")
+                    raise SimViolation(f"S2 {job.name} has no outcome for {at_ms}")
             outside = [at for at in book.alone if (at - anchor_ms) % every_ms or at >= next_ms]
             if outside:
-                raise Violation(
+                raise SimViolation(
                     f"S2 {job.name} has outcomes for {outside}, which no schedule names"
                 )
         return found

@@ -16,10 +16,10 @@ from ...cluster.raft.port import Machine
 from ...cluster.raft.raft import Raft
 from .disk import SimDisk
 from .register import Register
-from .world import Violation
+from .world import SimViolation
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .cluster import SimCluster
 
 INBOX_MAX = 5_000
 
@@ -27,7 +27,7 @@ INBOX_MAX = 5_000
 class SimNode:
     """Drives a core as the asyncio driver does, on the world's time."""
 
-    def __init__(self, name: str, cluster: Cluster) -> None:
+    def __init__(self, name: str, cluster: SimCluster) -> None:
         self.name, self.cluster, self.world = name, cluster, cluster.world
         self.disk = SimDisk()
         self.core: Raft | None = None
@@ -312,7 +312,7 @@ class SimNode:
 
     def applied(self, index: int, data: bytes, digest: str) -> None:
         if index <= self.lives_applied:
-            raise Violation(f"A1 {self.name} applied {index} twice")
+            raise SimViolation(f"A1 {self.name} applied {index} twice")
         self.lives_applied = index
         self.cluster.checker.applied(self.name, index, data, digest)
 

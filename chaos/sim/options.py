@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from ...cluster.raft.journal import JournalLimits
-from ...cluster.raft.port import Settings
+from ...cluster.raft.port import RaftSettings
 from .world import Wire
 
 FAULTS = (
@@ -35,7 +35,7 @@ class Options:
     calm: float  # Mean seconds between faults.
     fault_seconds: float
     wire: Wire
-    settings: Settings
+    settings: RaftSettings
     limits: JournalLimits
     clients: int
     payload: int
@@ -80,7 +80,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         cache=dice.choice((2, 16, 256)) << 10,
         entry=4 << 10,
     )
-    settings = Settings(
+    settings = RaftSettings(
         append_bytes=dice.choice((1500, 4000, 64 << 10)),
         window_bytes=dice.choice((6000, 64 << 10)),
         compact_bytes=dice.choice((48 << 10, 96 << 10, 1 << 20)),
@@ -161,7 +161,7 @@ def draw_bulk(seed: int, more: frozenset[str], planted: str) -> str:
 def quiet(seed: int) -> Options:
     """Return five nodes without faults, for a schedule that brings its own."""
     drawn = draw(seed)
-    settings = Settings(append_bytes=1500, window_bytes=6000, compact_bytes=1 << 20)
+    settings = RaftSettings(append_bytes=1500, window_bytes=6000, compact_bytes=1 << 20)
     return replace(
         drawn, nodes=5, faults=frozenset(), wire=Wire(), settings=settings, payload=1500, clients=2
     )

@@ -10,7 +10,7 @@ from ...statemachine.reads import audit
 from ...statemachine.selfcheck import verify
 from .bulk import BulkUser
 from .client import Caller
-from .cluster import Cluster, Kit
+from .cluster import Kit, SimCluster
 from .judge import LATE_MS, Judge
 from .node import SimNode
 from .options import Options
@@ -18,12 +18,12 @@ from .scheduler import EPOCH_MS, SchedulerNode, SimReplica
 from .user import ANCHOR_MS, Owned, User
 from .waves import check_waves
 from .worker import SimWorker
-from .world import Violation
+from .world import SimViolation
 
 SETTLE = 3.0
 
 
-class SchedulerCluster(Cluster):
+class SchedulerCluster(SimCluster):
     """See the head of this file."""
 
     def __init__(self, options: Options, kit: Kit) -> None:
@@ -52,16 +52,16 @@ class SchedulerCluster(Cluster):
     def check_end(self, names: list[str]) -> None:
         # Jobs go on firing, so everyone is level at some moments only.
         if not self.world.run(self.world.now + SETTLE, lambda: self.level(names)):
-            raise Violation(f"{names} do not come to rest")
+            raise SimViolation(f"{names} do not come to rest")
         nodes = [self.nodes[name] for name in names]
         replicas = [n.replica for n in nodes if isinstance(n, SchedulerNode) and n.core]
         first = replicas[0]
         for node, other in zip(names, replicas, strict=True):
             if other.items() != first.items():
-                raise Violation(f"A1 {node} has another state than {names[0]}")
+                raise SimViolation(f"A1 {node} has another state than {names[0]}")
         wrong = verify.verify(first.store)
         if wrong:
-            raise Violation(f"verify finds {len(wrong)} differences: {wrong[:3]}")
+            raise SimViolation(f"verify finds {len(wrong)} differences: {wrong[:3]}")
         self.judge.counts["scheduled times"] = self.judge.recount(
             first.store, ANCHOR_MS, self.judge.true_ms()
         )
@@ -77,20 +77,20 @@ class SchedulerCluster(Cluster):
         store, judge = replica.store, self.judge
         jids = [jid for jid, name in judge.names.items() if name == owned.name]
         if len(jids) != 1:
-            raise Violation(f"S1 {owned.name} exists {len(jids)} times")
+            raise SimViolation(f"S1 {owned.name} exists {len(jids)} times")
         [jid] = jids
         value = store.get(keys.job_name(keys.namespace_of(jid), owned.name))
         if owned.deleted:
             return
         stored = store.get(keys.job(jid))
         if value is None or stored is None:
-            raise Violation(f"S1 {owned.name} was acknowledged and is gone")
+            raise SimViolation(f"S1 {owned.name} was acknowledged and is gone")
         job = parse(keys.job(jid), stored, JobRecord)
         payload = job.full_spec().payload.data
         if payload != owned.payload:
-            raise Violation(f"S1 {owned.name} has {payload!r}, not {owned.payload!r}")
+            raise SimViolation(f"S1 {owned.name} has {payload!r}, not {owned.payload!r}")
         if judge.triggered[jid] != len(owned.triggers):
-            raise Violation(
+            raise SimViolation(
                 f"S1 {owned.name} was triggered {judge.triggered[jid]} times, "
                 f"{len(owned.triggers)} were asked for"
             )
@@ -99,4 +99,4 @@ class SchedulerCluster(Cluster):
         judge.counts["times audited"] += found.expected
         judge.counts["times unjudged"] += found.unjudged
         if found.wrong:
-            raise Violation(f"S2 {owned.name}: {found}")
+            raise SimViolation(f"S2 {owned.name}: {found}")

@@ -7,14 +7,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from .cluster import Cluster, Kit
+from .cluster import Kit, SimCluster
 from .mutants import MUTANTS, Mutant
 from .options import Options, draw, draw_rules, quiet
 from .planted import planted
 from .rules import SchedulerCluster
 from .scheduler import SLIPS
 from .stock import run_stock
-from .world import Violation
+from .world import SimViolation
 
 STOCK_BUDGET = 5
 # What a broken core or journal raises. Of rules, only what they assert tells of a defect.
@@ -22,7 +22,7 @@ CRASHES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SimResult:
     """What came of one history."""
 
     seed: int
@@ -40,16 +40,16 @@ class Outcome:
 
 def run_seed(
     seed: int, *, rules: bool = False, mutant: Mutant | None = None, story: int = 0
-) -> Outcome:
+) -> SimResult:
     """Live through one history. The same seed gives the same one, to the last message."""
     kit = mutant.kit if mutant is not None else Kit()
     options = options_of(seed, mutant, rules=rules)
-    cluster = SchedulerCluster(options, kit) if options.workers else Cluster(options, kit)
+    cluster = SchedulerCluster(options, kit) if options.workers else SimCluster(options, kit)
     violation = slip = ""
     try:
         with planted(options), kit.rules():
             cluster.run(mutant.schedule if mutant is not None else None)
-    except Violation as error:
+    except SimViolation as error:
         violation = str(error)
     except (*CRASHES, *SLIPS) as error:
         if mutant is None:
@@ -59,7 +59,7 @@ def run_seed(
             slip = violation
     if isinstance(cluster, SchedulerCluster):
         slip = slip or cluster.judge.slip
-    return Outcome(
+    return SimResult(
         seed=seed,
         violation=violation,
         options=options.describe(),
@@ -84,7 +84,7 @@ def options_of(seed: int, mutant: Mutant | None, *, rules: bool) -> Options:
     return replace(options, nodes=mutant.nodes) if mutant.nodes else options
 
 
-def run_seeds(seeds: Iterable[int], jobs: int, *, rules: bool = False) -> Iterable[Outcome]:
+def run_seeds(seeds: Iterable[int], jobs: int, *, rules: bool = False) -> Iterable[SimResult]:
     """Yield the outcomes in the order of the seeds."""
     run = partial(run_seed, rules=rules)
     if jobs == 1:

@@ -195,7 +195,7 @@ class SchedulerNode(SimNode):
         if skew_ms and self.leader.leading:
             try:
                 core.transfer(None, self.clock(), lambda _: None)
-            except faults.Refused:
+            except faults.CallRefused:
                 self.world.tell(f"{self.name} cannot hand over")
 
     # Turns of the leader's loop.

@@ -19,7 +19,7 @@ from pysyncobj.journal import MemoryJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from .world import Links, Violation, Wire, World
+from .world import SimLinks, SimViolation, Wire, World
 
 TICK = 0.01
 FAULT_SECONDS = 20.0
@@ -74,7 +74,7 @@ class SimTransport(Transport):  # type: ignore[misc]  # As above.
 class Stock(SyncObj):  # type: ignore[misc]  # As above.
     """A list that commands are appended to."""
 
-    def __init__(self, me: str, names: list[str], links: Links, conf: SyncObjConf) -> None:
+    def __init__(self, me: str, names: list[str], links: SimLinks, conf: SyncObjConf) -> None:
         self.links = links
         self.applied: list[bytes] = []
         super().__init__(
@@ -96,7 +96,7 @@ class StockCluster:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.names = ["n1", "n2", "n3"]
-        self.links = Links(self.world, Wire(delay=0.005, jitter=0.005), self.names)
+        self.links = SimLinks(self.world, Wire(delay=0.005, jitter=0.005), self.names)
         self.nodes: dict[str, Stock | None] = dict.fromkeys(self.names)
         self.journals = {n: KeptJournal() for n in self.names}
         self.batch = self.world.dice.choice((1500, 4000, 65536))
@@ -172,7 +172,7 @@ class StockCluster:
             self.world.after(self.world.dice.uniform(0.2, 2), self.fault)
 
     def run(self) -> None:
-        """Raise Violation if an acknowledged write is gone, or the replicas differ."""
+        """Raise SimViolation if an acknowledged write is gone, or the replicas differ."""
         for name in self.names:
             self.start(name)
         self.links.keep_connecting()
@@ -185,10 +185,10 @@ class StockCluster:
         # Not on any node: one that lags is not held against it.
         gone = set(self.acked).difference(*states.values())
         if gone:
-            raise Violation(f"{len(gone)} of {len(self.acked)} acknowledged writes are nowhere")
+            raise SimViolation(f"{len(gone)} of {len(self.acked)} acknowledged writes are nowhere")
         for name, applied in states.items():
             if applied != whole[: len(applied)]:
-                raise Violation(f"{name} applied something else than the others")
+                raise SimViolation(f"{name} applied something else than the others")
 
 
 def run_stock(seed: int) -> str:
@@ -208,7 +208,7 @@ def run_stock(seed: int) -> str:
         audited.createJournal = lambda name: cluster.journals[name]
         audited.PIPE_NOTIFIER_ENABLED = False
         cluster.run()
-    except Violation as error:
+    except SimViolation as error:
         return str(error)
     finally:
         audited.monotonicTime, audited.createJournal, audited.PIPE_NOTIFIER_ENABLED = before

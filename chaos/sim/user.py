@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 from ...proto.v1 import job_pb2, run_pb2
 from ...statemachine.core.instants import duration, timestamp
 from ...statemachine.core.rejection import Reason, Refused, Rejection
-from .client import Call, overdue
+from .client import SimCall, overdue
 from .scheduler import SchedulerNode
-from .world import Violation
+from .world import SimViolation
 
 if TYPE_CHECKING:
     from .rules import SchedulerCluster
@@ -50,8 +50,8 @@ class User:
     def __init__(self, number: int, cluster: SchedulerCluster) -> None:
         self.number, self.cluster, self.world = number, cluster, cluster.world
         self.count = 0
-        self.calls: list[Call] = []
-        self.current: Call | None = None
+        self.calls: list[SimCall] = []
+        self.current: SimCall | None = None
         self.stopped = False
         self.busy = False  # A request is not answered yet; it is asked until it is.
         self.jobs: list[Owned] = []
@@ -125,7 +125,7 @@ class User:
         def done(reply: Message) -> None:
             assert isinstance(reply, run_pb2.Run)
             if reply.id in job.triggers:
-                raise Violation(f"S1 two requests of {job.name} were answered with {reply.id}")
+                raise SimViolation(f"S1 two requests of {job.name} were answered with {reply.id}")
             job.triggers.add(reply.id)
 
         return done
@@ -136,7 +136,7 @@ class User:
         """Ask whoever seems to lead."""
         node = self.cluster.guess_leader()
         assert isinstance(node, SchedulerNode)
-        call = self.current = Call(node, node.life, self.world.now, self.request_id)
+        call = self.current = SimCall(node, node.life, self.world.now, self.request_id)
 
         def answer(reply: object) -> None:
             self.take_answer(call)
@@ -166,7 +166,7 @@ class User:
             if reply.reason == Reason.ERROR_REASON_JOB_BROKEN:
                 self.busy = False
             elif reply.reason not in AGAIN:
-                raise Violation(f"S1 {self.body!r} was refused: {reply.word}: {reply.message}")
+                raise SimViolation(f"S1 {self.body!r} was refused: {reply.word}: {reply.message}")
             self.later(0.03, self.go)
             return
         assert isinstance(reply, Message), reply
@@ -180,9 +180,9 @@ class User:
         pause = delay * (0.5 + self.world.dice.random())
         self.world.after(pause, lambda: what() if waiting is self.current else None)
 
-    def take_answer(self, call: Call) -> None:
+    def take_answer(self, call: SimCall) -> None:
         if call.answered:
-            raise Violation(f"H1 {call.what} was answered twice by {call.node.name}")
+            raise SimViolation(f"H1 {call.what} was answered twice by {call.node.name}")
         call.answered = True
 
     def check(self) -> None:

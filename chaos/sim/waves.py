@@ -8,7 +8,7 @@ from ...proto.v1 import flow_pb2
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import FlowRecord, RunRecord, StepRecord, parse
-from .world import Violation
+from .world import SimViolation
 
 OVER = (flow_pb2.FlowStep.STATE_FIRED, flow_pb2.FlowStep.STATE_CANNOT_RUN)
 Place = tuple[int, int]  # Of the run that a wave began with.
@@ -27,14 +27,14 @@ def check_waves(store: Reading, late_before_ms: int) -> int:
         if flow.going:
             continue
         if flow.live != live[place]:
-            raise Violation(f"A2 wave {place} counts {flow.live} runs, {live[place]} are there")
+            raise SimViolation(f"A2 wave {place} counts {flow.live} runs, {live[place]} are there")
         if flow.notices and not 0 < keys.instant(flow.timer_at_ms) >= late_before_ms:
-            raise Violation(f"A2 wave {place} has {flow.notices} to tell, and nothing moves it")
+            raise SimViolation(f"A2 wave {place} has {flow.notices} to tell, and nothing moves it")
         if not (flow.live or flow.notices or flow.ended_at_ms):
-            raise Violation(f"A2 wave {place} has nothing under way, and has not ended")
+            raise SimViolation(f"A2 wave {place} has nothing under way, and has not ended")
         told = steps_of(store, place, flow)
         if flow.ended_at_ms and told != downstream(store, place[0]):
-            raise Violation(f"A2 wave {place} has ended, and told {len(told)} jobs")
+            raise SimViolation(f"A2 wave {place} has ended, and told {len(told)} jobs")
     return count
 
 
@@ -56,7 +56,7 @@ def steps_of(store: Reading, place: Place, flow: FlowRecord) -> set[int]:
         if step.round != flow.round:
             continue
         if step.state not in OVER:
-            raise Violation(f"A1 a step of wave {place} was told, and waits")
+            raise SimViolation(f"A1 a step of wave {place} was told, and waits")
         found.add(int.from_bytes(key[-8:], "big"))
     return found
 

@@ -23,7 +23,7 @@ BEAT = HEARTBEAT_MS / 1000
 LAPSE = LAPSE_MS / 1000
 
 
-class Line:
+class SimStream:
     """What a node says to a worker on one stream; it arrives later, or not at all."""
 
     def __init__(self, worker: SimWorker, node: SchedulerNode) -> None:
@@ -66,7 +66,7 @@ class SimWorker:
         self.cluster, self.world, self.habits = cluster, cluster.world, habits
         self.name = f"w{number}"
         self.slots = self.world.dice.choice((1, 2, 4))
-        self.line: Line | None = None
+        self.line: SimStream | None = None
         self.session: WorkerSession | None = None
         self.working: dict[int, worker_pb2.Lease] = {}
         self.unheard: dict[int, worker_pb2.Result] = {}  # Reported, and not acknowledged yet.
@@ -121,7 +121,7 @@ class SimWorker:
     def connect(self) -> None:
         node = self.cluster.guess_leader()
         assert isinstance(node, SchedulerNode)
-        line = self.line = Line(self, node)
+        line = self.line = SimStream(self, node)
         hello = worker_pb2.WorkerHello(worker=self.name, handlers=["work"], slots=self.slots)
         for token, lease in self.working.items():
             hello.held.add(run=lease.run, token=token)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Violation(Exception):
+class SimViolation(Exception):
     """A promise was broken; the text is the evidence."""
 
 
@@ -63,7 +63,7 @@ class World:
         self.story.append(f"{self.now:9.4f} {what}")
 
 
-class Links:
+class SimLinks:
     """Who reaches whom. Each direction is in order unless the history says otherwise."""
 
     def __init__(self, world: World, wire: Wire, names: list[str]) -> None:

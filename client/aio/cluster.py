@@ -13,7 +13,7 @@ from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, options_pb2, worker_
 from .. import fields
 from ..errors import OutcomeUnknown, Unavailable
 from ..fields import Fields, same
-from ..options import EachCall, Reading, Writing, of_the_call, parted
+from ..options import EachCall, ReadOptions, Writing, of_the_call, parted
 from ..values import Length, choice, duration, timestamp
 from .service import AsyncService
 
@@ -226,7 +226,7 @@ class AsyncAccess(AsyncService):
         return made
 
     def list_tokens(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[access_pb2.AccessToken]:
         """The access tokens by name, without their secrets.
 
@@ -262,7 +262,7 @@ class AsyncAccess(AsyncService):
         await self._send(request, access_pb2.RevokeAccessTokenResponse, options)
 
     def records(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[access_pb2.AuditRecord]:
         """Who changed what, newest first.
 
@@ -313,7 +313,7 @@ class AsyncAlerts(AsyncService):
         return await self._send(alert_pb2.PutAlertRequest(alert=alert), alert_pb2.Alert, writing)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[alert_pb2.Alert]:
         """The alerts of the namespace by name; `namespace=""` lists the cluster's.
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from ...proto.v1 import dead_letter_pb2, flow_pb2, run_pb2
 from .. import values
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from .runs import AsyncRun
 from .service import AsyncService
 
@@ -15,7 +15,7 @@ from .service import AsyncService
 class AsyncDeadLetters(AsyncService):
     """Runs that used up their attempts, and wait for a person."""
 
-    async def get(self, run: str, **options: Unpack[Reading]) -> AsyncRun:
+    async def get(self, run: str, **options: Unpack[ReadOptions]) -> AsyncRun:
         """Show one.
 
         print((await client.dead.get("report.17.1763456400000")).message.error)
@@ -23,7 +23,7 @@ class AsyncDeadLetters(AsyncService):
         return await self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
 
     async def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[AsyncRun]:
         """The dead letters, newest first.
 
@@ -76,7 +76,7 @@ class AsyncDeadLetters(AsyncService):
             if not answer.more or options.get("validate_only"):
                 return done
 
-    async def _run(self, request: Any, options: Reading | Writing) -> AsyncRun:  # noqa: ANN401
+    async def _run(self, request: Any, options: ReadOptions | Writing) -> AsyncRun:  # noqa: ANN401
         return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))
 
 
@@ -89,7 +89,7 @@ ANSWERS: dict[str, Any] = {
 class AsyncFlows(AsyncService):
     """Waves through jobs that depend on each other."""
 
-    async def get(self, flow: str, **options: Unpack[Reading]) -> flow_pb2.Flow:
+    async def get(self, flow: str, **options: Unpack[ReadOptions]) -> flow_pb2.Flow:
         """Show a wave.
 
         for step in (await client.flows.get("extract.4.1763456400000")).steps:
@@ -98,7 +98,7 @@ class AsyncFlows(AsyncService):
         return await self._send(flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow, options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[flow_pb2.Flow]:
         """The waves, newest first.
 
@@ -107,7 +107,7 @@ class AsyncFlows(AsyncService):
         """
         return self._items(flow_pb2.ListFlowsRequest(filter=filter), "flows", limit, options)
 
-    async def graph(self, job: str, **options: Unpack[Reading]) -> flow_pb2.Graph:
+    async def graph(self, job: str, **options: Unpack[ReadOptions]) -> flow_pb2.Graph:
         """All jobs that a job depends on, and all that depend on it.
 
         print((await client.flows.graph("load")).jobs)

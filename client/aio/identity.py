@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Unpack
 
 from ...proto.v1 import identity_pb2
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from .service import AsyncService
 
 Provider = identity_pb2.IdentityProvider
@@ -23,7 +23,7 @@ class AsyncIdentityProviders(AsyncService):
         request = identity_pb2.PutIdentityProviderRequest(identity_provider=provider)
         return await self._send(request, Provider, options)
 
-    async def get(self, name: str, **options: Unpack[Reading]) -> Provider:
+    async def get(self, name: str, **options: Unpack[ReadOptions]) -> Provider:
         """Get one.
 
         print((await client.identity.get("corp")).rules)
@@ -32,7 +32,7 @@ class AsyncIdentityProviders(AsyncService):
         return await self._send(request, Provider, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[Provider]:
         """List them by name.
 

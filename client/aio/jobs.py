@@ -10,7 +10,7 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
 from .. import values
 from ..context import current_trace
 from ..imports import import_requests
-from ..options import Reading, Writing, parted
+from ..options import ReadOptions, Writing, parted
 from ..ranges import made
 from ..schedules import When
 from ..specs import PriorityWord, SpecOptions, build
@@ -38,14 +38,14 @@ class AsyncJobs(AsyncService):
         job, _ = build(name, self._namespace(writing), spec)
         return await self._send(job_pb2.CreateJobRequest(job=job), job_pb2.Job, writing)
 
-    async def get(self, job: str, **options: Unpack[Reading]) -> job_pb2.Job:
+    async def get(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.Job:
         """Show a job.
 
         print((await client.jobs.get("report")).status.next_due_time)
         """
         return await self._send(job_pb2.GetJobRequest(job=job), job_pb2.Job, options)
 
-    async def status(self, job: str, **options: Unpack[Reading]) -> job_pb2.JobStatus:
+    async def status(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.JobStatus:
         """Show only what the cluster knows about a job, warnings included.
 
         print((await client.jobs.status("report")).warnings)
@@ -54,7 +54,7 @@ class AsyncJobs(AsyncService):
         return await self._send(request, job_pb2.JobStatus, options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[job_pb2.Job]:
         """The jobs by name, all or those that the filter names.
 
@@ -261,7 +261,7 @@ class AsyncJobs(AsyncService):
         zone: str = "",
         start: datetime | None = None,
         count: int = 5,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> job_pb2.PreviewScheduleResponse:
         """The next scheduled times of a job, or of schedules that no job has yet.
 
@@ -302,7 +302,7 @@ class AsyncJobs(AsyncService):
         filter: str = "",
         *,
         limit: int | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> AsyncIterator[AsyncRun]:
         """The runs of a job, newest scheduled time first, those under way included.
 
@@ -320,7 +320,7 @@ class AsyncJobs(AsyncService):
         end: datetime | None = None,
         *,
         limit: int | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> AsyncIterator[run_pb2.LedgerEntry]:
         """What became of each scheduled time of a job, newest first.
 
@@ -337,7 +337,7 @@ class AsyncJobs(AsyncService):
         job: str,
         start: datetime | None = None,
         end: datetime | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> job_pb2.AuditJobResponse:
         """Compare the ledger of a job with the scheduled times computed anew, and with what each
         should have become. `findings` says what is wrong or cannot be judged, and why.
@@ -349,7 +349,7 @@ class AsyncJobs(AsyncService):
         )
         return await self._send(request, job_pb2.AuditJobResponse, options)
 
-    async def explain(self, job: str, **options: Unpack[Reading]) -> run_pb2.Explanation:
+    async def explain(self, job: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a job does not fire, or when it will.
 
         print((await client.jobs.explain("report")).summary)
@@ -358,7 +358,7 @@ class AsyncJobs(AsyncService):
         return await self._send(request, run_pb2.Explanation, options)
 
     async def forecast(
-        self, ahead: Length | None = None, **options: Unpack[Reading]
+        self, ahead: Length | None = None, **options: Unpack[ReadOptions]
     ) -> job_pb2.ForecastFiringsResponse:
         """Firings per minute of the time ahead (an hour), over all jobs of the namespace.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ...proto.v1 import common_pb2, run_pb2
 from ..errors import ResultMismatch, RunFailed, RunNotEnded
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from ..values import Length, choice, duration, value_of
 from .service import AsyncService
 
@@ -58,7 +58,7 @@ class AsyncRun:
     def ended(self) -> bool:
         return self.message.HasField("end_time")
 
-    async def refresh(self, **options: Unpack[Reading]) -> Self:
+    async def refresh(self, **options: Unpack[ReadOptions]) -> Self:
         """Look at it again.
 
         print((await run.refresh()).state)
@@ -128,7 +128,7 @@ class AsyncRun:
 class AsyncRuns(AsyncService):
     """Look at runs, and end them."""
 
-    async def get(self, run: str, **options: Unpack[Reading]) -> AsyncRun:
+    async def get(self, run: str, **options: Unpack[ReadOptions]) -> AsyncRun:
         """Show a run.
 
         run = await client.runs.get("report.17.1763456400000")
@@ -136,7 +136,7 @@ class AsyncRuns(AsyncService):
         return await self._run(run_pb2.GetRunRequest(run=run), options)
 
     async def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[AsyncRun]:
         """The runs that are under way, or those that the filter names, newest first.
 
@@ -206,7 +206,7 @@ class AsyncRuns(AsyncService):
         """
         return await self._run(run_pb2.RetryRunRequest(run=run), options)
 
-    async def explain(self, run: str, **options: Unpack[Reading]) -> run_pb2.Explanation:
+    async def explain(self, run: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a run has not started or does not go on.
 
         print((await client.runs.explain("report.17.1763456400000")).summary)
@@ -214,5 +214,5 @@ class AsyncRuns(AsyncService):
         request = run_pb2.ExplainRunRequest(run=run)
         return await self._send(request, run_pb2.Explanation, options)
 
-    async def _run(self, request: Any, options: Reading | Writing) -> AsyncRun:  # noqa: ANN401
+    async def _run(self, request: Any, options: ReadOptions | Writing) -> AsyncRun:  # noqa: ANN401
         return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))

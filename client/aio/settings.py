@@ -9,7 +9,7 @@ from ...proto.v1 import calendar_pb2, namespace_pb2, queue_pb2
 from .. import fields
 from ..days import Days, rules
 from ..fields import Fields, same
-from ..options import Reading, Writing, parted
+from ..options import ReadOptions, Writing, parted
 from ..ranges import put
 from ..values import Length, duration
 from .service import AsyncService
@@ -18,7 +18,7 @@ from .service import AsyncService
 class AsyncQueues(AsyncService):
     """Look at queues and bound what is leased from them."""
 
-    async def get(self, queue: str, **options: Unpack[Reading]) -> queue_pb2.Queue:
+    async def get(self, queue: str, **options: Unpack[ReadOptions]) -> queue_pb2.Queue:
         """Show a queue.
 
         print((await client.queues.get("mail")).ready)
@@ -26,7 +26,7 @@ class AsyncQueues(AsyncService):
         return await self._send(queue_pb2.GetQueueRequest(queue=queue), queue_pb2.Queue, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[queue_pb2.Queue]:
         """The queues by name.
 
@@ -101,7 +101,7 @@ class AsyncCalendars(AsyncService):
         request = calendar_pb2.CreateCalendarRequest(calendar=calendar)
         return await self._send(request, calendar_pb2.Calendar, options)
 
-    async def get(self, calendar: str, **options: Unpack[Reading]) -> calendar_pb2.Calendar:
+    async def get(self, calendar: str, **options: Unpack[ReadOptions]) -> calendar_pb2.Calendar:
         """Show a calendar.
 
         print((await client.calendars.get("holidays")).jobs)
@@ -110,7 +110,7 @@ class AsyncCalendars(AsyncService):
         return await self._send(request, calendar_pb2.Calendar, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[calendar_pb2.Calendar]:
         """The calendars by name.
 
@@ -195,7 +195,7 @@ class AsyncNamespaces(AsyncService):
         request = namespace_pb2.CreateNamespaceRequest(namespace=made)
         return await self._send(request, namespace_pb2.Namespace, writing)
 
-    async def get(self, name: str, **options: Unpack[Reading]) -> namespace_pb2.Namespace:
+    async def get(self, name: str, **options: Unpack[ReadOptions]) -> namespace_pb2.Namespace:
         """Show a namespace and what it uses.
 
         print((await client.namespaces.get("shop")).usage.jobs)
@@ -204,7 +204,7 @@ class AsyncNamespaces(AsyncService):
         return await self._send(request, namespace_pb2.Namespace, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[namespace_pb2.Namespace]:
         """The namespaces by name.
 

@@ -14,7 +14,7 @@ from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, options_pb2, worker_
 from .. import fields
 from ..errors import OutcomeUnknown, Unavailable
 from ..fields import Fields, same
-from ..options import EachCall, Reading, Writing, of_the_call, parted
+from ..options import EachCall, ReadOptions, Writing, of_the_call, parted
 from ..values import Length, choice, duration, timestamp
 from .service import Service
 
@@ -225,7 +225,7 @@ class Access(Service):
         return made
 
     def list_tokens(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[access_pb2.AccessToken]:
         """The access tokens by name, without their secrets.
 
@@ -261,7 +261,7 @@ class Access(Service):
         self._send(request, access_pb2.RevokeAccessTokenResponse, options)
 
     def records(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[access_pb2.AuditRecord]:
         """Who changed what, newest first.
 
@@ -312,7 +312,7 @@ class Alerts(Service):
         return self._send(alert_pb2.PutAlertRequest(alert=alert), alert_pb2.Alert, writing)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[alert_pb2.Alert]:
         """The alerts of the namespace by name; `namespace=""` lists the cluster's.
 

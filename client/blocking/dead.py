@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from ...proto.v1 import dead_letter_pb2, flow_pb2, run_pb2
 from .. import values
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from .runs import Run
 from .service import Service
 
@@ -16,7 +16,7 @@ from .service import Service
 class DeadLetters(Service):
     """Runs that used up their attempts, and wait for a person."""
 
-    def get(self, run: str, **options: Unpack[Reading]) -> Run:
+    def get(self, run: str, **options: Unpack[ReadOptions]) -> Run:
         """Show one.
 
         print(client.dead.get("report.17.1763456400000").message.error)
@@ -24,7 +24,7 @@ class DeadLetters(Service):
         return self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[Run]:
         """The dead letters, newest first.
 
@@ -77,7 +77,7 @@ class DeadLetters(Service):
             if not answer.more or options.get("validate_only"):
                 return done
 
-    def _run(self, request: Any, options: Reading | Writing) -> Run:  # noqa: ANN401
+    def _run(self, request: Any, options: ReadOptions | Writing) -> Run:  # noqa: ANN401
         return Run(self._client, self._send(request, run_pb2.Run, options))
 
 
@@ -90,7 +90,7 @@ ANSWERS: dict[str, Any] = {
 class Flows(Service):
     """Waves through jobs that depend on each other."""
 
-    def get(self, flow: str, **options: Unpack[Reading]) -> flow_pb2.Flow:
+    def get(self, flow: str, **options: Unpack[ReadOptions]) -> flow_pb2.Flow:
         """Show a wave.
 
         for step in client.flows.get("extract.4.1763456400000").steps:
@@ -99,7 +99,7 @@ class Flows(Service):
         return self._send(flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow, options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[flow_pb2.Flow]:
         """The waves, newest first.
 
@@ -108,7 +108,7 @@ class Flows(Service):
         """
         return self._items(flow_pb2.ListFlowsRequest(filter=filter), "flows", limit, options)
 
-    def graph(self, job: str, **options: Unpack[Reading]) -> flow_pb2.Graph:
+    def graph(self, job: str, **options: Unpack[ReadOptions]) -> flow_pb2.Graph:
         """All jobs that a job depends on, and all that depend on it.
 
         print(client.flows.graph("load").jobs)

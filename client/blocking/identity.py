@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from ...proto.v1 import identity_pb2
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from .service import Service
 
 Provider = identity_pb2.IdentityProvider
@@ -24,7 +24,7 @@ class IdentityProviders(Service):
         request = identity_pb2.PutIdentityProviderRequest(identity_provider=provider)
         return self._send(request, Provider, options)
 
-    def get(self, name: str, **options: Unpack[Reading]) -> Provider:
+    def get(self, name: str, **options: Unpack[ReadOptions]) -> Provider:
         """Get one.
 
         print(client.identity.get("corp").rules)
@@ -32,7 +32,9 @@ class IdentityProviders(Service):
         request = identity_pb2.GetIdentityProviderRequest(identity_provider=name)
         return self._send(request, Provider, options)
 
-    def list(self, *, limit: int | None = None, **options: Unpack[Reading]) -> Iterator[Provider]:
+    def list(
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
+    ) -> Iterator[Provider]:
         """List them by name.
 
         for provider in client.identity.list():

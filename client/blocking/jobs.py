@@ -11,7 +11,7 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
 from .. import values
 from ..context import current_trace
 from ..imports import import_requests
-from ..options import Reading, Writing, parted
+from ..options import ReadOptions, Writing, parted
 from ..ranges import made
 from ..schedules import When
 from ..specs import PriorityWord, SpecOptions, build
@@ -39,14 +39,14 @@ class Jobs(Service):
         job, _ = build(name, self._namespace(writing), spec)
         return self._send(job_pb2.CreateJobRequest(job=job), job_pb2.Job, writing)
 
-    def get(self, job: str, **options: Unpack[Reading]) -> job_pb2.Job:
+    def get(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.Job:
         """Show a job.
 
         print(client.jobs.get("report").status.next_due_time)
         """
         return self._send(job_pb2.GetJobRequest(job=job), job_pb2.Job, options)
 
-    def status(self, job: str, **options: Unpack[Reading]) -> job_pb2.JobStatus:
+    def status(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.JobStatus:
         """Show only what the cluster knows about a job, warnings included.
 
         print(client.jobs.status("report").warnings)
@@ -55,7 +55,7 @@ class Jobs(Service):
         return self._send(request, job_pb2.JobStatus, options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[job_pb2.Job]:
         """The jobs by name, all or those that the filter names.
 
@@ -256,7 +256,7 @@ class Jobs(Service):
         zone: str = "",
         start: datetime | None = None,
         count: int = 5,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> job_pb2.PreviewScheduleResponse:
         """The next scheduled times of a job, or of schedules that no job has yet.
 
@@ -297,7 +297,7 @@ class Jobs(Service):
         filter: str = "",
         *,
         limit: int | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> Iterator[Run]:
         """The runs of a job, newest scheduled time first, those under way included.
 
@@ -315,7 +315,7 @@ class Jobs(Service):
         end: datetime | None = None,
         *,
         limit: int | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> Iterator[run_pb2.LedgerEntry]:
         """What became of each scheduled time of a job, newest first.
 
@@ -332,7 +332,7 @@ class Jobs(Service):
         job: str,
         start: datetime | None = None,
         end: datetime | None = None,
-        **options: Unpack[Reading],
+        **options: Unpack[ReadOptions],
     ) -> job_pb2.AuditJobResponse:
         """Compare the ledger of a job with the scheduled times computed anew, and with what each
         should have become. `findings` says what is wrong or cannot be judged, and why.
@@ -344,7 +344,7 @@ class Jobs(Service):
         )
         return self._send(request, job_pb2.AuditJobResponse, options)
 
-    def explain(self, job: str, **options: Unpack[Reading]) -> run_pb2.Explanation:
+    def explain(self, job: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a job does not fire, or when it will.
 
         print(client.jobs.explain("report").summary)
@@ -353,7 +353,7 @@ class Jobs(Service):
         return self._send(request, run_pb2.Explanation, options)
 
     def forecast(
-        self, ahead: Length | None = None, **options: Unpack[Reading]
+        self, ahead: Length | None = None, **options: Unpack[ReadOptions]
     ) -> job_pb2.ForecastFiringsResponse:
         """Firings per minute of the time ahead (an hour), over all jobs of the namespace.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ...proto.v1 import common_pb2, run_pb2
 from ..errors import ResultMismatch, RunFailed, RunNotEnded
-from ..options import Reading, Writing
+from ..options import ReadOptions, Writing
 from ..values import Length, choice, duration, value_of
 from .service import Service
 
@@ -59,7 +59,7 @@ class Run:
     def ended(self) -> bool:
         return self.message.HasField("end_time")
 
-    def refresh(self, **options: Unpack[Reading]) -> Self:
+    def refresh(self, **options: Unpack[ReadOptions]) -> Self:
         """Look at it again.
 
         print(run.refresh().state)
@@ -129,7 +129,7 @@ class Run:
 class Runs(Service):
     """Look at runs, and end them."""
 
-    def get(self, run: str, **options: Unpack[Reading]) -> Run:
+    def get(self, run: str, **options: Unpack[ReadOptions]) -> Run:
         """Show a run.
 
         run = client.runs.get("report.17.1763456400000")
@@ -137,7 +137,7 @@ class Runs(Service):
         return self._run(run_pb2.GetRunRequest(run=run), options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[Run]:
         """The runs that are under way, or those that the filter names, newest first.
 
@@ -205,7 +205,7 @@ class Runs(Service):
         """
         return self._run(run_pb2.RetryRunRequest(run=run), options)
 
-    def explain(self, run: str, **options: Unpack[Reading]) -> run_pb2.Explanation:
+    def explain(self, run: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a run has not started or does not go on.
 
         print(client.runs.explain("report.17.1763456400000").summary)
@@ -213,5 +213,5 @@ class Runs(Service):
         request = run_pb2.ExplainRunRequest(run=run)
         return self._send(request, run_pb2.Explanation, options)
 
-    def _run(self, request: Any, options: Reading | Writing) -> Run:  # noqa: ANN401
+    def _run(self, request: Any, options: ReadOptions | Writing) -> Run:  # noqa: ANN401
         return Run(self._client, self._send(request, run_pb2.Run, options))

@@ -10,7 +10,7 @@ from ...proto.v1 import calendar_pb2, namespace_pb2, queue_pb2
 from .. import fields
 from ..days import Days, rules
 from ..fields import Fields, same
-from ..options import Reading, Writing, parted
+from ..options import ReadOptions, Writing, parted
 from ..ranges import put
 from ..values import Length, duration
 from .service import Service
@@ -19,7 +19,7 @@ from .service import Service
 class Queues(Service):
     """Look at queues and bound what is leased from them."""
 
-    def get(self, queue: str, **options: Unpack[Reading]) -> queue_pb2.Queue:
+    def get(self, queue: str, **options: Unpack[ReadOptions]) -> queue_pb2.Queue:
         """Show a queue.
 
         print(client.queues.get("mail").ready)
@@ -27,7 +27,7 @@ class Queues(Service):
         return self._send(queue_pb2.GetQueueRequest(queue=queue), queue_pb2.Queue, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[queue_pb2.Queue]:
         """The queues by name.
 
@@ -100,7 +100,7 @@ class Calendars(Service):
         request = calendar_pb2.CreateCalendarRequest(calendar=calendar)
         return self._send(request, calendar_pb2.Calendar, options)
 
-    def get(self, calendar: str, **options: Unpack[Reading]) -> calendar_pb2.Calendar:
+    def get(self, calendar: str, **options: Unpack[ReadOptions]) -> calendar_pb2.Calendar:
         """Show a calendar.
 
         print(client.calendars.get("holidays").jobs)
@@ -109,7 +109,7 @@ class Calendars(Service):
         return self._send(request, calendar_pb2.Calendar, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[calendar_pb2.Calendar]:
         """The calendars by name.
 
@@ -192,7 +192,7 @@ class Namespaces(Service):
         request = namespace_pb2.CreateNamespaceRequest(namespace=made)
         return self._send(request, namespace_pb2.Namespace, writing)
 
-    def get(self, name: str, **options: Unpack[Reading]) -> namespace_pb2.Namespace:
+    def get(self, name: str, **options: Unpack[ReadOptions]) -> namespace_pb2.Namespace:
         """Show a namespace and what it uses.
 
         print(client.namespaces.get("shop").usage.jobs)
@@ -201,7 +201,7 @@ class Namespaces(Service):
         return self._send(request, namespace_pb2.Namespace, options)
 
     def list(
-        self, *, limit: int | None = None, **options: Unpack[Reading]
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[namespace_pb2.Namespace]:
         """The namespaces by name.
 

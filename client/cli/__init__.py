@@ -10,7 +10,7 @@ from importlib import metadata
 
 import click
 
-from .lazy import Entry, Root
+from .lazy import CommandEntry, Root
 
 EPILOG = "Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."
 EXAMPLES = (
@@ -22,32 +22,42 @@ EXAMPLES = (
 # What is typed: where it is, and its line on the root's help page. What is not installed is not
 # shown. The last four belong to packages that this one must not import, hence words, not names.
 COMMANDS = {
-    "dev": Entry(".dev:dev", "Start a cluster of three nodes to try things on."),
-    "job": Entry(".job:job", "Jobs: create, change, look at, apply from files."),
-    "run": Entry(".run:run", "Runs: list, wait for, cancel, explain."),
-    "queue": Entry(".queue:queue", "Queues: look at, pause, limit."),
-    "dead": Entry(".dead:dead", "Dead letters: look at, edit, requeue, purge."),
-    "flow": Entry(".flow:flow", "Flow runs: passes through jobs that depend on each other."),
-    "calendar": Entry(".calendar:calendar", "Calendars: days on which jobs do not happen."),
-    "schedule": Entry(".schedule:schedule", "What a schedule means and when it happens."),
-    "namespace": Entry(".namespace:namespace", "Namespaces: the tenants and their quotas."),
-    "token": Entry(".token:token", "Access tokens: who may do what."),
-    "whoami": Entry(".whoami:whoami", "Who you are to the cluster, and what you may do."),
-    "identity": Entry(".identity:identity", "Identity providers: who else vouches for callers."),
-    "worker": Entry(".worker:worker", "Workers: list, drain, run one."),
-    "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
-    "top": Entry(".top:top", "The cluster at a glance, drawn again each second."),
-    "alert": Entry(".alert:alert", "Alerts: conditions to be notified of."),
-    "audit": Entry(".audit:audit", "Prove that no scheduled time of a job is unaccounted for."),
-    "audit-log": Entry(".audit_log:audit_log", "Who changed what."),
-    "cluster": Entry(".cluster:cluster", "The cluster: status, members, leadership, snapshots."),
-    "gateway": Entry(".gateway:gateway", "Serve HTTP and JSON for a cluster."),
-    "node": Entry("raftsched.cluster.main:node", "Run one node of a cluster."),
-    "bench": Entry("raftsched.chaos.main:bench", "Measure a cluster."),
-    "chaos": Entry("raftsched.chaos.main:chaos", "Prove a cluster under faults."),
-    "doctor": Entry(".doctor:doctor", "Find out what is wrong with this machine or the cluster."),
-    "config": Entry(".config:config", "Contexts: which cluster the commands talk to."),
-    "completion": Entry(".completion:completion", "Print the completion script for a shell."),
+    "dev": CommandEntry(".dev:dev", "Start a cluster of three nodes to try things on."),
+    "job": CommandEntry(".job:job", "Jobs: create, change, look at, apply from files."),
+    "run": CommandEntry(".run:run", "Runs: list, wait for, cancel, explain."),
+    "queue": CommandEntry(".queue:queue", "Queues: look at, pause, limit."),
+    "dead": CommandEntry(".dead:dead", "Dead letters: look at, edit, requeue, purge."),
+    "flow": CommandEntry(".flow:flow", "Flow runs: passes through jobs that depend on each other."),
+    "calendar": CommandEntry(".calendar:calendar", "Calendars: days on which jobs do not happen."),
+    "schedule": CommandEntry(".schedule:schedule", "What a schedule means and when it happens."),
+    "namespace": CommandEntry(".namespace:namespace", "Namespaces: the tenants and their quotas."),
+    "token": CommandEntry(".token:token", "Access tokens: who may do what."),
+    "whoami": CommandEntry(".whoami:whoami", "Who you are to the cluster, and what you may do."),
+    "identity": CommandEntry(
+        ".identity:identity", "Identity providers: who else vouches for callers."
+    ),
+    "worker": CommandEntry(".worker:worker", "Workers: list, drain, run one."),
+    "watch": CommandEntry(".watch:watch", "Follow what happens, as it happens."),
+    "top": CommandEntry(".top:top", "The cluster at a glance, drawn again each second."),
+    "alert": CommandEntry(".alert:alert", "Alerts: conditions to be notified of."),
+    "audit": CommandEntry(
+        ".audit:audit", "Prove that no scheduled time of a job is unaccounted for."
+    ),
+    "audit-log": CommandEntry(".audit_log:audit_log", "Who changed what."),
+    "cluster": CommandEntry(
+        ".cluster:cluster", "The cluster: status, members, leadership, snapshots."
+    ),
+    "gateway": CommandEntry(".gateway:gateway", "Serve HTTP and JSON for a cluster."),
+    "node": CommandEntry("raftsched.cluster.main:node", "Run one node of a cluster."),
+    "bench": CommandEntry("raftsched.chaos.main:bench", "Measure a cluster."),
+    "chaos": CommandEntry("raftsched.chaos.main:chaos", "Prove a cluster under faults."),
+    "doctor": CommandEntry(
+        ".doctor:doctor", "Find out what is wrong with this machine or the cluster."
+    ),
+    "config": CommandEntry(".config:config", "Contexts: which cluster the commands talk to."),
+    "completion": CommandEntry(
+        ".completion:completion", "Print the completion script for a shell."
+    ),
 }
 
 main = Root(

@@ -14,7 +14,7 @@ from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import ALERT
 from .options import command
-from .session import Session
+from .session import Invocation
 from .times import Length, duration
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ OF_CLUSTER = frozenset(
 )  # fmt: skip
 
 
-class Workers(click.ParamType[tuple[str, int]]):
+class QueueMinimum(click.ParamType[tuple[str, int]]):
     """A queue and how many workers it must have."""
 
     name = "queue:minimum"
@@ -68,7 +68,7 @@ def condition_options(body: Any) -> Any:  # A click callback.
         ),
         click.option("--no-margin", is_flag=True, help="No node can be lost any more."),
         click.option(
-            "--workers-below", type=Workers(), metavar="QUEUE:MINIMUM",
+            "--workers-below", type=QueueMinimum(), metavar="QUEUE:MINIMUM",
             help="Fewer workers on a queue than this.",
         ),
         click.option(
@@ -116,7 +116,7 @@ def alert() -> None:
 @WHOSE
 @click.option("--etag", default="", help="Only this version of the alert.")
 def put(
-    session: Session, name: str, hold: int | None, webhook: str, cluster: bool, etag: str,
+    session: Invocation, name: str, hold: int | None, webhook: str, cluster: bool, etag: str,
     **given: Any,
 ) -> None:  # fmt: skip
     """Create an alert, or replace it as a whole. It has one condition.
@@ -176,7 +176,7 @@ def condition_of(name: str, given: dict[str, Any], *, cluster: bool) -> alert_pb
     return made
 
 
-def whose(session: Session, cluster: bool) -> str:
+def whose(session: Invocation, cluster: bool) -> str:
     return "" if cluster else session.namespace
 
 
@@ -187,7 +187,7 @@ def whose(session: Session, cluster: bool) -> str:
     reads=True, lists=True,
 )  # fmt: skip
 @WHOSE
-def list_(session: Session, cluster: bool) -> None:
+def list_(session: Invocation, cluster: bool) -> None:
     """List alerts, and which of them are raised."""
     request = m.alert_pb2.ListAlertsRequest(namespace=whose(session, cluster))
     none = "The cluster has no alerts." if cluster else "No alerts here; --cluster lists its own."
@@ -198,7 +198,7 @@ def list_(session: Session, cluster: bool) -> None:
 @command(alert, "get", "raftsched alert get stuck", reads=True)
 @NAME
 @WHOSE
-def get(session: Session, name: str, cluster: bool) -> None:
+def get(session: Invocation, name: str, cluster: bool) -> None:
     """Show an alert."""
     known = all_of(session, cluster, f"get alert {name}")
     if name not in known:
@@ -216,7 +216,7 @@ def get(session: Session, name: str, cluster: bool) -> None:
 @NAME
 @WHOSE
 @click.option("--etag", default="", help="Only this version of the alert.")
-def delete(session: Session, name: str, cluster: bool, etag: str) -> None:
+def delete(session: Invocation, name: str, cluster: bool, etag: str) -> None:
     """Delete an alert: no notification of its condition is sent any more.
 
     Nobody makes it again by itself, not even one that the cluster has had from the start; the
@@ -234,7 +234,7 @@ def delete(session: Session, name: str, cluster: bool, etag: str) -> None:
         echo(f"  To make it again: {command_of(before, cluster)}", err=True)
 
 
-def all_of(session: Session, cluster: bool, doing: str) -> dict[str, alert_pb2.Alert]:
+def all_of(session: Invocation, cluster: bool, doing: str) -> dict[str, alert_pb2.Alert]:
     request = m.alert_pb2.ListAlertsRequest(namespace=whose(session, cluster))
     pages = session.pages(request, m.alert_pb2.ListAlertsResponse, doing, limit=0)
     return {one.name: one for page in pages for one in page.alerts}

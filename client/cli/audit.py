@@ -14,7 +14,7 @@ from .exits import Exit, Trouble
 from .files import bar
 from .names import JOB
 from .options import command
-from .session import Session
+from .session import Invocation
 from .times import Instant, now_ms, timestamp
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ ALL_JOBS = (Exit.UNREACHABLE, Exit.FORBIDDEN, Exit.OUTCOME_UNKNOWN, Exit.INTERRU
 @click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
 @click.option("--ledger", is_flag=True, help="Print the ledger itself, newest first.")
 def audit(
-    session: Session, name: str, first: int | None, end: int | None, every: bool, ledger: bool
+    session: Invocation, name: str, first: int | None, end: int | None, every: bool, ledger: bool
 ) -> None:
     """Compute the scheduled times of a job anew, and what each should have become, and compare that
     with the firing ledger; and look for a run of each trigger, backfill and requeued dead letter.
@@ -89,7 +89,7 @@ def unproved(name: str, answer: job_pb2.AuditJobResponse | None = None) -> Troub
 
 
 def audited(
-    session: Session, name: str, first: int | None, end: int | None, halvings: int = 0
+    session: Invocation, name: str, first: int | None, end: int | None, halvings: int = 0
 ) -> job_pb2.AuditJobResponse:
     """One audit; a range with too many scheduled times is audited in halves."""
     from ..errors import InvalidArgument
@@ -116,7 +116,7 @@ def audited(
     return joined(older, newer)
 
 
-def beginning(session: Session, name: str) -> int:
+def beginning(session: Invocation, name: str) -> int:
     request = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
     job = session.read(request, m.job_pb2.Job, f"audit job {name}")
     return job.create_time.ToMilliseconds()
@@ -150,7 +150,7 @@ def joined(
     )
 
 
-def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
+def show(session: Invocation, name: str, answer: job_pb2.AuditJobResponse) -> None:
     if not session.out.is_table:
         session.out.one(answer)
         return
@@ -210,7 +210,7 @@ def sentence(finding: job_pb2.AuditFinding, look: Look) -> str:
     return f"{when}: {stands}{wanted}: {finding.reason}"
 
 
-def audit_all(session: Session, first: int | None, end: int | None) -> None:
+def audit_all(session: Invocation, first: int | None, end: int | None) -> None:
     """One line for each job of the namespace."""
     wrong: list[str] = []
     doubtful: list[str] = []
@@ -260,7 +260,7 @@ def row(job: str, answer: job_pb2.AuditJobResponse) -> list[Cell | str]:
     return [job, sound, *(str(count) for count in counts)]
 
 
-def jobs(session: Session) -> Iterator[str]:
+def jobs(session: Invocation) -> Iterator[str]:
     request = m.namespace_pb2.GetNamespaceRequest(namespace=session.namespace)
     total = session.read(request, m.namespace_pb2.Namespace, "audit jobs").usage.jobs
     pages = session.pages(
@@ -276,7 +276,7 @@ def jobs(session: Session) -> Iterator[str]:
                     yield job.name
 
 
-def show_ledger(session: Session, name: str, first: int | None, end: int | None) -> None:
+def show_ledger(session: Invocation, name: str, first: int | None, end: int | None) -> None:
     if not name:
         raise click.UsageError("--ledger needs the name of a job.")
     request = m.job_pb2.ListJobLedgerRequest(

@@ -7,7 +7,7 @@ import click
 from . import messages as m
 from .job import condition
 from .options import command
-from .session import Session
+from .session import Invocation
 
 
 @command(
@@ -22,7 +22,7 @@ from .session import Session
 @click.option("--subject", metavar="KIND/NAME", help="Only about this, such as job/report.")
 @click.option("--filter", "text", default="", help="As the API has it.")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
-def audit_log(session: Session, text: str, all_namespaces: bool, **given: str | None) -> None:
+def audit_log(session: Invocation, text: str, all_namespaces: bool, **given: str | None) -> None:
     """List who changed what, newest first. Without access tokens nobody knows who it was."""
     namespace = "" if all_namespaces else session.namespace
     request = m.access_pb2.ListAuditRecordsRequest(

@@ -20,7 +20,7 @@ from .files import bar
 
 if TYPE_CHECKING:
     from .messages import cluster_pb2
-    from .session import Session
+    from .session import Invocation
 
 PIECE_BYTES = 240 << 10  # As StageBackup takes it.
 EXCHANGE_S = 60.0  # Beside the time that the nodes take to make the backup ready,
@@ -50,7 +50,7 @@ class Backup:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def save(session: Session, file: Path, *, force: bool) -> Backup:
+def save(session: Invocation, file: Path, *, force: bool) -> Backup:
     """Stream a backup into a file that is there only when it is whole."""
     if file.exists() and not force:
         raise Trouble(f"{file} is there already", "", "the same with --force, or another name",
@@ -79,7 +79,7 @@ def _created(part: Path) -> Iterator[IO[bytes]]:
         yield out
 
 
-def _receive(session: Session, out: IO[bytes]) -> None:
+def _receive(session: Invocation, out: IO[bytes]) -> None:
     from contextlib import closing
 
     from .refused import refusals
@@ -140,7 +140,7 @@ def verify(path: Path, name: str) -> Backup:
 
 
 def put_back(
-    session: Session, file: Path, said: Backup, *, other_cluster: bool
+    session: Invocation, file: Path, said: Backup, *, other_cluster: bool
 ) -> cluster_pb2.RestoreBackupResponse:
     """Send a backup that was verified, and have it take the place of the state."""
     backup_id = f"{said.revision}-{uuid.uuid4()}"

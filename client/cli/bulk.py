@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from .messages import job_pb2
-from .session import Session
+from .session import Invocation
 
 CHUNK_JOBS = 1_000
 # Below the limit of 3 MiB for a request, with room for what is around the jobs.
@@ -131,7 +131,7 @@ class Progress:
             self.path.unlink(missing_ok=True)
 
 
-def key_of(session: Session, path: str, cluster_id: str, mode: int) -> str:
+def key_of(session: Invocation, path: str, cluster_id: str, mode: int) -> str:
     """The same file, as it is now, into the same place, in the same way."""
     status = os.stat(path)
     said = (cluster_id, session.namespace, os.path.realpath(path), status.st_size,
@@ -140,7 +140,7 @@ def key_of(session: Session, path: str, cluster_id: str, mode: int) -> str:
 
 
 def send(
-    session: Session,
+    session: Invocation,
     jobs: Iterable[job_pb2.Job],
     mode: job_pb2.ImportJobsRequest.Mode.ValueType,
     progress: Progress,

@@ -11,7 +11,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import CALENDAR
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 
 if TYPE_CHECKING:
     from .messages import calendar_pb2
@@ -53,7 +53,7 @@ def calendar() -> None:
 )  # fmt: skip
 @click.argument("name")
 @rule_options
-def create(session: Session, name: str, **given: Any) -> None:
+def create(session: Invocation, name: str, **given: Any) -> None:
     """Create a calendar."""
     wanted, _ = build(session, name, given)
     request = session.write(m.calendar_pb2.CreateCalendarRequest(calendar=wanted))
@@ -70,7 +70,7 @@ def create(session: Session, name: str, **given: Any) -> None:
 @NAME
 @rule_options
 @click.option("--etag", default="", help="Only this version of the calendar.")
-def update(session: Session, name: str, etag: str, **given: Any) -> None:
+def update(session: Invocation, name: str, etag: str, **given: Any) -> None:
     """Change a calendar. Its rules, when any are given, are replaced as a whole."""
     wanted, paths = build(session, name, given)
     if not paths:
@@ -86,7 +86,7 @@ def update(session: Session, name: str, etag: str, **given: Any) -> None:
 
 
 @command(calendar, "list", "raftsched calendar list", reads=True, lists=True)
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List calendars."""
     request = m.calendar_pb2.ListCalendarsRequest(namespace=session.namespace)
     kind = m.calendar_pb2.ListCalendarsResponse
@@ -95,7 +95,7 @@ def list_(session: Session) -> None:
 
 @command(calendar, "get", "raftsched calendar get holidays", reads=True)
 @NAME
-def get(session: Session, name: str) -> None:
+def get(session: Invocation, name: str) -> None:
     """Show a calendar with its rules."""
     request = m.calendar_pb2.GetCalendarRequest(namespace=session.namespace, calendar=name)
     session.out.one(session.read(request, m.calendar_pb2.Calendar, f"get calendar {name}"))
@@ -106,7 +106,7 @@ def get(session: Session, name: str) -> None:
 )  # fmt: skip
 @NAME
 @click.option("--etag", default="", help="Only this version of the calendar.")
-def delete(session: Session, name: str, etag: str) -> None:
+def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete a calendar that no job names."""
     session.confirm(f"Delete calendar {name}?")
     request = session.write(
@@ -117,7 +117,7 @@ def delete(session: Session, name: str, etag: str) -> None:
 
 
 def build(
-    session: Session, name: str, given: dict[str, Any]
+    session: Invocation, name: str, given: dict[str, Any]
 ) -> tuple[calendar_pb2.Calendar, list[str]]:
     """The calendar, and the paths that were given."""
     rule = m.calendar_pb2.CalendarRule

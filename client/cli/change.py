@@ -8,7 +8,7 @@ import click
 
 from . import messages as m
 from .exits import Trouble, wrong_use
-from .session import Session, many
+from .session import Invocation, many
 
 if TYPE_CHECKING:
     from .messages import common_pb2
@@ -28,7 +28,7 @@ def is_by_filter(name: object, text: str | None, usage: str) -> bool:
     return text is not None
 
 
-def change(session: Session, request: Request, noun: str, verb: str, did: str) -> None:
+def change(session: Invocation, request: Request, noun: str, verb: str, did: str) -> None:
     """Count what fits, ask, and change it in as many steps as it takes."""
     doing = f"{verb} {noun}s by filter"
     found = trial(session, request, doing)
@@ -58,7 +58,7 @@ def change(session: Session, request: Request, noun: str, verb: str, did: str) -
         raise Trouble(f"{many(done.failed, noun)} refused", list(refusals(done)))
 
 
-def trial(session: Session, request: Request, doing: str) -> common_pb2.BulkChange:
+def trial(session: Invocation, request: Request, doing: str) -> common_pb2.BulkChange:
     request.validate_only = True
     found = session.ask(request, m.common_pb2.BulkChange, doing)
     request.validate_only = False

@@ -14,7 +14,7 @@ from .exits import Exit, Trouble
 from .lazy import ExampleGroup
 from .names import NODE
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 from .strain import steps, strains
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def cluster() -> None:
     "raftsched cluster status",
     "raftsched cluster status --endpoints node-3:7400 -o json",
 )  # fmt: skip
-def status(session: Session) -> None:
+def status(session: Invocation) -> None:
     """Show the cluster as one node sees it. Ends with 4 when there is no quorum."""
     seen = ask_status(session, "get the cluster's status")
     if session.out.is_table:
@@ -61,21 +61,21 @@ def status(session: Session) -> None:
         )  # fmt: skip
 
 
-def tell_problems(session: Session, seen: cluster_pb2.ClusterStatus) -> None:
+def tell_problems(session: Invocation, seen: cluster_pb2.ClusterStatus) -> None:
     tell(session, map("Problem: {}".format, seen.problems))
 
 
-def tell(session: Session, lines: Iterable[str]) -> None:
+def tell(session: Invocation, lines: Iterable[str]) -> None:
     for line in lines:
         session.out.paint(session.out.folded(line, 2), "yellow", err=True)
 
 
-def ask_status(session: Session, doing: str) -> cluster_pb2.ClusterStatus:
+def ask_status(session: Invocation, doing: str) -> cluster_pb2.ClusterStatus:
     request = m.cluster_pb2.GetClusterStatusRequest()
     return session.ask(request, m.cluster_pb2.ClusterStatus, doing)
 
 
-def _strain(session: Session, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
+def _strain(session: Invocation, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
     look = session.out.look
     for strain in strains(seen, look):
         yield f"{strain.label:<{INDENT}}{strain}"
@@ -83,7 +83,7 @@ def _strain(session: Session, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
             yield from (f"{'':{INDENT}}{step}" for step in steps(seen, look))
 
 
-def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
+def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
     look = session.out.look
     since = f" since {look.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
     snapshot = look.time(seen.snapshot_time) if seen.HasField("snapshot_time") else "none yet"
@@ -109,7 +109,7 @@ def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
 @click.argument("node")
 @click.option("--peer", required=True, metavar="HOST:PORT", help="Where other nodes reach it.")
 @click.option("--client", required=True, metavar="HOST:PORT", help="Where clients reach it.")
-def add(session: Session, node: str, peer: str, client: str) -> None:
+def add(session: Invocation, node: str, peer: str, client: str) -> None:
     """Add a node. It learns first, and votes once it has caught up.
 
     Start it before, with an empty folder and a configuration that lists the members of the cluster
@@ -126,7 +126,7 @@ def add(session: Session, node: str, peer: str, client: str) -> None:
     cluster, "remove", "raftsched cluster remove node-4 --yes", writes=True, destroys=True
 )  # fmt: skip
 @click.argument("node", type=NODE)
-def remove(session: Session, node: str) -> None:
+def remove(session: Invocation, node: str) -> None:
     """Remove a node; it is notified and stops."""
     session.confirm(f"Remove node {node} from the cluster?")
     request = session.write(m.cluster_pb2.RemoveNodeRequest(node=node))
@@ -142,7 +142,7 @@ def remove(session: Session, node: str) -> None:
 @click.argument("node", type=NODE)
 @click.option("--peer", default="", metavar="HOST:PORT", help="Where other nodes reach it.")
 @click.option("--client", default="", metavar="HOST:PORT", help="Where clients reach it.")
-def move(session: Session, node: str, peer: str, client: str) -> None:
+def move(session: Invocation, node: str, peer: str, client: str) -> None:
     """Tell the cluster that a node has other addresses; its name and state stay."""
     if not (peer or client):
         raise click.UsageError("Say --peer or --client or both.")
@@ -156,7 +156,7 @@ def move(session: Session, node: str, peer: str, client: str) -> None:
 @command(cluster, "drain", "raftsched cluster drain node-2", writes=True)
 @click.argument("node", type=NODE)
 @click.option("--resume", is_flag=True, help="Let it serve again.")
-def drain(session: Session, node: str, resume: bool) -> None:
+def drain(session: Invocation, node: str, resume: bool) -> None:
     """Free a node of its duties before it is stopped. It still votes and keeps its copy."""
     request = session.write(m.cluster_pb2.DrainNodeRequest(node=node, resume=resume))
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"drain node {node}")
@@ -169,7 +169,7 @@ def drain(session: Session, node: str, resume: bool) -> None:
     writes=True,
 )  # fmt: skip
 @click.argument("node", type=NODE, default="", metavar="[NODE]")
-def transfer(session: Session, node: str) -> None:
+def transfer(session: Invocation, node: str) -> None:
     """Hand the leadership over, to a node or to the follower that is furthest."""
     request = session.write(m.cluster_pb2.TransferLeadershipRequest(node=node))
     after = session.ask(request, m.cluster_pb2.ClusterStatus, "hand the leadership over")
@@ -179,7 +179,7 @@ def transfer(session: Session, node: str) -> None:
 @command(
     cluster, "snapshot", "raftsched cluster snapshot --endpoints node-3:7400", writes=True
 )  # fmt: skip
-def snapshot(session: Session) -> None:
+def snapshot(session: Invocation) -> None:
     """Make a snapshot on the node that is asked, now."""
     request = session.write(m.cluster_pb2.TakeSnapshotRequest())
     made = session.ask(request, m.cluster_pb2.TakeSnapshotResponse, "take a snapshot")
@@ -190,7 +190,7 @@ def snapshot(session: Session) -> None:
     cluster, "set-time", "raftsched cluster set-time --dry-run", "raftsched cluster set-time --yes",
     writes=True, destroys=True,
 )  # fmt: skip
-def set_time(session: Session) -> None:
+def set_time(session: Invocation) -> None:
     """Set the state's time back to what the clocks say, after clocks that were ahead moved it.
 
     Until then nothing scheduled fires. What was decided ahead of its time will not come again;
@@ -223,7 +223,7 @@ def set_time(session: Session) -> None:
 )  # fmt: skip
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-def backup(session: Session, file: Path, force: bool) -> None:
+def backup(session: Invocation, file: Path, force: bool) -> None:
     """Write the state of the node that is asked to FILE, while it runs.
 
     FILE is there only once all of it has been written, synced and compared with its checksums. It
@@ -249,7 +249,7 @@ def backup(session: Session, file: Path, force: bool) -> None:
 )  # fmt: skip
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--other-cluster", is_flag=True, help="FILE is of a cluster with another name.")
-def restore(session: Session, file: Path, *, other_cluster: bool) -> None:
+def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
     """Put the backup in FILE in the place of the state, while the cluster runs.
 
     No node is stopped; members and their addresses stay. All else is as it was when the backup was
@@ -287,7 +287,7 @@ def restore(session: Session, file: Path, *, other_cluster: bool) -> None:
     writes=True,
 )  # fmt: skip
 @click.option("--repair", is_flag=True, help="Mend what is derived and wrong; on the leader only.")
-def verify(session: Session, repair: bool) -> None:
+def verify(session: Invocation, repair: bool) -> None:
     """Compute every derived table anew and compare; compare the nodes' fingerprints.
 
     Ends with 1 when something differs.

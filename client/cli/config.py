@@ -12,7 +12,7 @@ from .clean import echo
 from .exits import Trouble, wrong_use
 from .lazy import ExampleGroup
 from .options import command
-from .session import Session
+from .session import Invocation
 from .settings import BY_NAME, Contexts, Value, same_cluster
 
 
@@ -52,7 +52,7 @@ def config() -> None:
     "raftsched config add prod --token-file /run/secrets/raftsched --ca-file ca.pem",
 )  # fmt: skip
 @click.argument("name")
-def add(session: Session, name: str) -> None:
+def add(session: Invocation, name: str) -> None:
     """Keep the options of this command as a context; what is not given keeps its value."""
     contexts = Contexts.load()
     kept = contexts.contexts.setdefault(name, {})
@@ -75,7 +75,7 @@ def add(session: Session, name: str) -> None:
 
 @command(config, "use", "raftsched config use prod")
 @click.argument("name", type=ContextName())
-def use(session: Session, name: str) -> None:
+def use(session: Invocation, name: str) -> None:
     """Take a context from now on, where none is named."""
     contexts = Contexts.load()
     contexts.chosen(name)
@@ -85,7 +85,7 @@ def use(session: Session, name: str) -> None:
     _tell(session, contexts, name, f"Commands talk to {name} now: {endpoints}.")
 
 
-def _tell(session: Session, contexts: Contexts, name: str, text: str) -> None:
+def _tell(session: Invocation, contexts: Contexts, name: str, text: str) -> None:
     """Say what was done, and which variable says otherwise: it comes before the file."""
     kept = contexts.contexts[name]
     said = os.environ.get("RAFTSCHED_ENDPOINTS", "")
@@ -111,7 +111,7 @@ def _tell(session: Session, contexts: Contexts, name: str, text: str) -> None:
 
 @command(config, "remove", "raftsched config remove old --yes", destroys=True)
 @click.argument("name", type=ContextName())
-def remove(session: Session, name: str) -> None:
+def remove(session: Invocation, name: str) -> None:
     """Forget a context."""
     contexts = Contexts.load()
     contexts.chosen(name)
@@ -123,7 +123,7 @@ def remove(session: Session, name: str) -> None:
 
 
 @command(config, "list", "raftsched config list")
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List the contexts; the star is the one that is used."""
     contexts = Contexts.load()
     rows = [
@@ -148,7 +148,7 @@ def list_(session: Session) -> None:
     config, "show", "raftsched config show --origin", "raftsched config show --context prod -o json"
 )
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
-def show(session: Session, origin: bool) -> None:
+def show(session: Invocation, origin: bool) -> None:
     """Show the settings that commands would use now."""
     if not session.out.is_table:
         known = [

@@ -12,7 +12,7 @@ from .job import condition
 from .lazy import ExampleGroup
 from .names import DEAD, JOB, QUEUE
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 from .spec import CONTENT_TYPE, payload
 
 ID = click.argument("run_id", type=DEAD, metavar="RUN")
@@ -43,7 +43,7 @@ def dead() -> None:
 
 @command(dead, "list", "raftsched dead list --kind ValueError", reads=True, lists=True)
 @filter_options
-def list_(session: Session, text: str, **given: str | None) -> None:
+def list_(session: Invocation, text: str, **given: str | None) -> None:
     """List dead letters, newest first."""
     request = m.dead_letter_pb2.ListDeadLettersRequest(
         namespace=session.namespace, filter=condition(text, **given)
@@ -54,7 +54,7 @@ def list_(session: Session, text: str, **given: str | None) -> None:
 
 @command(dead, "get", "raftsched dead get report.17.1763456400000", reads=True)
 @ID
-def get(session: Session, run_id: str) -> None:
+def get(session: Invocation, run_id: str) -> None:
     """Show a dead letter with its error and all attempts."""
     request = m.dead_letter_pb2.GetDeadLetterRequest(namespace=session.namespace, run=run_id)
     session.out.one(session.read(request, m.run_pb2.Run, f"get dead letter {run_id}"))
@@ -69,7 +69,9 @@ def get(session: Session, run_id: str) -> None:
 @click.option("--payload", "text", required=True, metavar="TEXT|@FILE", help="The new payload.")
 @CONTENT_TYPE
 @click.option("--requeue", "again", is_flag=True, help="Let it run again with it.")
-def edit(session: Session, run_id: str, text: str, content_type: str | None, again: bool) -> None:
+def edit(
+    session: Invocation, run_id: str, text: str, content_type: str | None, again: bool
+) -> None:
     """Change the payload of a dead letter, so that the next try may succeed."""
     request = session.write(
         m.dead_letter_pb2.EditDeadLetterRequest(
@@ -95,7 +97,7 @@ def edit(session: Session, run_id: str, text: str, content_type: str | None, aga
 @filter_options
 @click.option("--all", "every", is_flag=True, help="All of the namespace.")
 def requeue(
-    session: Session, run_ids: tuple[str, ...], text: str, every: bool, **given: str | None
+    session: Invocation, run_ids: tuple[str, ...], text: str, every: bool, **given: str | None
 ) -> None:
     """Let dead letters run again: one, some, or all that fit.
 
@@ -130,7 +132,7 @@ def requeue(
 )  # fmt: skip
 @filter_options
 @click.option("--all", "every", is_flag=True, help="All of the namespace.")
-def purge(session: Session, text: str, every: bool, **given: str | None) -> None:
+def purge(session: Invocation, text: str, every: bool, **given: str | None) -> None:
     """Forget dead letters for ever; their runs leave the history."""
     chosen = choice((), condition(text, **given), every, "purge")
     session.confirm(f"Forget {chosen or 'all dead letters'} for ever?")
@@ -147,7 +149,7 @@ def purge(session: Session, text: str, every: bool, **given: str | None) -> None
     session.done(kind(purged=total, more=answer.more), f"{many(total, 'dead letter')} forgotten.")
 
 
-def requeue_one(session: Session, run_id: str) -> m.run_pb2.Run:
+def requeue_one(session: Invocation, run_id: str) -> m.run_pb2.Run:
     request = session.write(
         m.dead_letter_pb2.RequeueDeadLetterRequest(namespace=session.namespace, run=run_id)
     )

@@ -53,7 +53,7 @@ FIRST: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DescribedField:
     """One field."""
 
     path: tuple[str, ...]
@@ -62,7 +62,7 @@ class Line:
     depth: int
     style: str = ""
 
-    def fitted(self, width: int) -> Line:
+    def fitted(self, width: int) -> DescribedField:
         """With sentences on as many lines as they take; other values stay in one piece."""
         if self.label not in SENTENCES or LABEL_WIDTH + len(self.value) <= width:
             return self
@@ -87,10 +87,10 @@ class Line:
         return text
 
 
-def lines(message: Message, look: Look, path: tuple[str, ...] = ()) -> Iterator[Line]:
+def lines(message: Message, look: Look, path: tuple[str, ...] = ()) -> Iterator[DescribedField]:
     fields = {field.name: (field, value) for field, value in message.ListFields()}
     if isinstance(message, job_pb2.JobStatus) and not look.exact and (why := paused(message, look)):
-        yield Line((*path, "state"), "state", why, len(path), STYLES["paused"])
+        yield DescribedField((*path, "state"), "state", why, len(path), STYLES["paused"])
         fields = {name: field for name, field in fields.items() if name not in OF_PAUSE}
     first = [name for name in FIRST.get(message.DESCRIPTOR.name, ()) if name in fields]
     for name in dict.fromkeys([*first, *fields]):
@@ -102,34 +102,38 @@ def _field(
     value: Any,
     look: Look,
     path: tuple[str, ...],
-) -> Iterator[Line]:
+) -> Iterator[DescribedField]:
     here = (*path, field.name)
     label = field.name.replace("_", " ")
     depth = len(path)
     if _is_map(field):
-        yield Line(here, label, pairs({str(key): str(one) for key, one in value.items()}), depth)
+        yield DescribedField(
+            here, label, pairs({str(key): str(one) for key, one in value.items()}), depth
+        )
     elif field.is_repeated:
         yield from _repeated(field, list(value), look, here)
     else:
         cell = _cell(field, value, look)
-        yield Line(here, label, cell.text if cell else "", depth, cell.style if cell else "")
+        yield DescribedField(
+            here, label, cell.text if cell else "", depth, cell.style if cell else ""
+        )
         if cell is None:
             yield from lines(value, look, here)
 
 
 def _repeated(
     field: FieldDescriptor, values: list[Any], look: Look, path: tuple[str, ...]
-) -> Iterator[Line]:
+) -> Iterator[DescribedField]:
     cells = [_cell(field, value, look) for value in values]
     label = field.name.replace("_", " ")
     depth = len(path) - 1
     if all(cells):
-        yield Line(path, label, ", ".join(str(cell) for cell in cells), depth)
+        yield DescribedField(path, label, ", ".join(str(cell) for cell in cells), depth)
         return
-    yield Line(path, label, "", depth)
+    yield DescribedField(path, label, "", depth)
     for number, value in enumerate(values, 1):
         there = (*path, str(number))
-        yield Line(there, str(number), "", depth + 1)
+        yield DescribedField(there, str(number), "", depth + 1)
         yield from lines(value, look, there)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import messages as m
 from .clean import echo, tell
 from .exits import Trouble
-from .session import Session, many
+from .session import Invocation, many
 
 if TYPE_CHECKING:
     from .bulk import Progress
@@ -19,7 +19,7 @@ MARKS = {"+": "green", "~": "yellow", "!": "red", "-": "red"}
 
 
 def compared(
-    session: Session, jobs: Sequence[job_pb2.Job], progress: Progress
+    session: Invocation, jobs: Sequence[job_pb2.Job], progress: Progress
 ) -> job_pb2.ImportJobsResponse:
     """What would become of each job. Only an editor may ask that of the cluster; for others it is
     seen here, from what is there."""
@@ -44,7 +44,7 @@ def compared(
     return answer
 
 
-def _seen(session: Session, job: job_pb2.Job) -> tuple[job_pb2.ImportResult, int]:
+def _seen(session: Invocation, job: job_pb2.Job) -> tuple[job_pb2.ImportResult, int]:
     """What would become of a job, and how many of its values could not be compared."""
     kinds = m.job_pb2.ImportResult
     present = find(session, job)
@@ -56,7 +56,7 @@ def _seen(session: Session, job: job_pb2.Job) -> tuple[job_pb2.ImportResult, int
     return kinds(job=job.name, verdict=verdict, changed_paths=paths), hidden
 
 
-def find(session: Session, job: job_pb2.Job) -> job_pb2.Job | None:
+def find(session: Invocation, job: job_pb2.Job) -> job_pb2.Job | None:
     """The job of this name that is there; None if there is none."""
     from ..errors import NotFound
     from .refused import refusals
@@ -74,7 +74,7 @@ def find(session: Session, job: job_pb2.Job) -> job_pb2.Job | None:
 
 
 def show(
-    session: Session, jobs: Iterable[job_pb2.Job], results: Iterable[job_pb2.ImportResult]
+    session: Invocation, jobs: Iterable[job_pb2.Job], results: Iterable[job_pb2.ImportResult]
 ) -> None:
     kinds = m.job_pb2.ImportResult
     for job, result in zip(jobs, results, strict=True):
@@ -88,7 +88,7 @@ def show(
                 echo(f"    {path}: {old} -> {new}")
 
 
-def mark(session: Session, sign: str, name: str, more: str = "") -> None:
+def mark(session: Invocation, sign: str, name: str, more: str = "") -> None:
     session.out.paint(f"{sign} {name}{more}", MARKS[sign])
 
 

@@ -21,7 +21,7 @@ from . import messages as m
 from .clean import echo
 from .exits import Exit, Trouble
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 from .strain import strains
 from .times import rough_text
 
@@ -43,7 +43,7 @@ STYLES = {"ok": "green", "warning": "yellow", "wrong": "red"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check came to."""
 
     check: str
@@ -70,12 +70,12 @@ class Finding:
     metavar="HOST:PORT",
     help="Also try whether a node could listen here; can be repeated.",
 )
-def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> None:
+def doctor(session: Invocation, folder: str | None, listen: tuple[str, ...]) -> None:
     """Check this machine, the way to each node, and the cluster. Ends with 1 if anything is wrong.
 
     Nothing is changed. Without a cluster only this machine is judged.
     """
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for finding in examine(session, folder, listen):
         findings.append(finding)
         if session.out.is_table:
@@ -93,7 +93,7 @@ def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> Non
     session.say(f"Nothing is wrong: {len(findings)} checks{warned}.")
 
 
-def show(session: Session, finding: Finding) -> None:
+def show(session: Invocation, finding: CheckResult) -> None:
     if session.out.for_person:
         mark = {"ok": "ok  ", "warning": "warn", "wrong": "FAIL"}[finding.verdict]
         line = session.out.folded(f"{mark}  {finding.check:<22} {finding.text}", INDENT)
@@ -105,7 +105,9 @@ def show(session: Session, finding: Finding) -> None:
         echo("\t".join((finding.verdict, finding.check, finding.text, finding.then)))
 
 
-def examine(session: Session, folder: str | None, listen: tuple[str, ...]) -> Iterator[Finding]:
+def examine(
+    session: Invocation, folder: str | None, listen: tuple[str, ...]
+) -> Iterator[CheckResult]:
     yield versions()
     yield open_files()
     for address in listen:
@@ -119,7 +121,7 @@ def examine(session: Session, folder: str | None, listen: tuple[str, ...]) -> It
 # This machine.
 
 
-def versions() -> Finding:
+def versions() -> CheckResult:
     found = [f"python {platform.python_version()}"]
     missing = []
     for package in PACKAGES:
@@ -128,21 +130,21 @@ def versions() -> Finding:
         except metadata.PackageNotFoundError:
             missing.append(package)
     if missing:
-        return Finding("versions", "warning", f"not installed: {', '.join(missing)}",
+        return CheckResult("versions", "warning", f"not installed: {', '.join(missing)}",
                        "pip install raftsched")  # fmt: skip
-    return Finding("versions", "ok", ", ".join(found))
+    return CheckResult("versions", "ok", ", ".join(found))
 
 
-def open_files() -> Finding:
+def open_files() -> CheckResult:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = f"{soft} files and connections at once"
     if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
-        return Finding("open files", "warning", f"{text}; a node wants {FILES_WANTED}",
+        return CheckResult("open files", "warning", f"{text}; a node wants {FILES_WANTED}",
                        f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536}")  # fmt: skip
-    return Finding("open files", "ok", text)
+    return CheckResult("open files", "ok", text)
 
 
-def port(address: str) -> Finding:
+def port(address: str) -> CheckResult:
     host, _, number = address.rpartition(":")
     try:
         kind, _, _, _, place = socket.getaddrinfo(
@@ -152,23 +154,23 @@ def port(address: str) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except (OSError, ValueError) as wrong:
-        return Finding(f"port {address}", "wrong", f"cannot listen: {wrong}",
+        return CheckResult(f"port {address}", "wrong", f"cannot listen: {wrong}",
                        "stop what has the port, or choose another")  # fmt: skip
-    return Finding(f"port {address}", "ok", "free")
+    return CheckResult(f"port {address}", "ok", "free")
 
 
-def space(folder: Path) -> Finding:
+def space(folder: Path) -> CheckResult:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as wrong:
-        return Finding("disk space", "wrong", str(wrong), f"mkdir -p {folder}")
+        return CheckResult("disk space", "wrong", str(wrong), f"mkdir -p {folder}")
     text = f"{free / 1e9:,.1f} GB free in {folder}"
     if free < FREE_WANTED:
-        return Finding("disk space", "warning", text, "make room: a full disk stops all writes")
-    return Finding("disk space", "ok", text)
+        return CheckResult("disk space", "warning", text, "make room: a full disk stops all writes")
+    return CheckResult("disk space", "ok", text)
 
 
-def sync(folder: Path) -> Finding:
+def sync(folder: Path) -> CheckResult:
     """How long a small append takes until it is on the disk: each commit waits for that."""
     times = []
     try:
@@ -180,23 +182,23 @@ def sync(folder: Path) -> Finding:
                 os.fdatasync(file.fileno())
                 times.append((perf_counter() - began) * 1000)
     except OSError as wrong:
-        return Finding(
+        return CheckResult(
             "disk sync", "wrong", str(wrong), f"a folder that can be written, not {folder}"
         )
     times.sort()
     median, worst = times[len(times) // 2], times[-1]
     text = f"{median:.2f} ms median, {worst:.2f} ms worst of {SYNCS}"
     if median > SYNC_BAD_MS:
-        return Finding("disk sync", "wrong", text, "a local SSD for the node's data")
+        return CheckResult("disk sync", "wrong", text, "a local SSD for the node's data")
     if median > SYNC_GOOD_MS:
-        return Finding("disk sync", "warning", text, "a local SSD for the node's data")
-    return Finding("disk sync", "ok", text)
+        return CheckResult("disk sync", "warning", text, "a local SSD for the node's data")
+    return CheckResult("disk sync", "ok", text)
 
 
 # The cluster.
 
 
-def cluster(session: Session) -> Iterator[Finding]:
+def cluster(session: Invocation) -> Iterator[CheckResult]:
     from ..endpoints import parse
 
     seen: list[cluster_pb2.ClusterStatus] = []
@@ -212,11 +214,11 @@ def cluster(session: Session) -> Iterator[Finding]:
                 for strain in strains(status, session.out.look):
                     verdict = "warning" if strain.matters else "ok"
                     check = f"{strain.label.lower()} of {status.node}"
-                    yield Finding(check, verdict, strain.text, strain.then)
+                    yield CheckResult(check, verdict, strain.text, strain.then)
             yield clock(client)
 
 
-def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterStatus | None]:
+def reach(client: Client, address: str) -> tuple[CheckResult, cluster_pb2.ClusterStatus | None]:
     from ..errors import RaftschedError
     from .refused import THEN
 
@@ -227,7 +229,7 @@ def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterSta
         socket.create_connection((host.strip("[]"), int(number)), CONNECT_S).close()
     except OSError as wrong:
         then = f"raftsched dev, or start the node that should listen on {address}"
-        return Finding(name, "wrong", f"cannot connect: {wrong}", then), None
+        return CheckResult(name, "wrong", f"cannot connect: {wrong}", then), None
     try:
         status = client.call(
             m.cluster_pb2.GetClusterStatusRequest(), endpoint=address, retry=False,
@@ -236,50 +238,52 @@ def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterSta
     except RaftschedError as wrong:
         if wrong.reason:
             then = THEN.get(wrong.reason, "raftsched cluster status")
-            return Finding(name, "wrong", f"refuses: {wrong.message}", then), None
+            return CheckResult(name, "wrong", f"refuses: {wrong.message}", then), None
         then = "is it a node of raftsched, and does it want TLS (--ca-file)?"
-        return Finding(name, "wrong", f"listens, but does not answer: {wrong.message}", then), None
+        return CheckResult(
+            name, "wrong", f"listens, but does not answer: {wrong.message}", then
+        ), None
     took = (perf_counter() - began) * 1000
     role = "leads" if status.leader == status.node else f"follows {status.leader or 'nobody'}"
     text = f"{status.node} {role}, term {status.term}, answered in {took:.0f} ms"
     if status.quorum:
-        return Finding(name, "ok", text), status
-    return Finding(
+        return CheckResult(name, "ok", text), status
+    return CheckResult(
         name, "wrong", f"{text}; it sees no quorum", "start the nodes that are down"
     ), status
 
 
-def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[Finding]:
+def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[CheckResult]:
     """What the nodes say about each other and themselves."""
     first = seen[0]
     ids = {status.cluster_id for status in seen}
     if len(ids) > 1:
-        yield Finding("one cluster", "wrong", f"the endpoints belong to {len(ids)} clusters: "
+        yield CheckResult("one cluster", "wrong", f"the endpoints belong to {len(ids)} clusters: "
                       + ", ".join(sorted(ids)), "endpoints of one cluster only")  # fmt: skip
     voters = sum(node.role != m.cluster_pb2.Node.ROLE_LEARNER for node in first.nodes)
     text = f"{first.margin} of {voters} nodes may fail"
     if first.margin or voters == 1:
-        yield Finding("margin", "ok" if first.margin else "warning", text,
+        yield CheckResult("margin", "ok" if first.margin else "warning", text,
                       "" if first.margin else "three nodes: one may fail then")  # fmt: skip
     else:
-        yield Finding("margin", "warning", text, "start the nodes that are down")
+        yield CheckResult("margin", "warning", text, "start the nodes that are down")
     for name, values in (
         ("versions of nodes", {node.version for node in first.nodes if node.version}),
         ("builds of nodes", {node.build for node in first.nodes if node.build}),
         ("time zone data", {node.zone_edition for node in first.nodes if node.zone_edition}),
     ):
         verdict = "ok" if len(values) <= 1 else "warning"
-        yield Finding(name, verdict, ", ".join(sorted(values)) or "not known",
+        yield CheckResult(name, verdict, ", ".join(sorted(values)) or "not known",
                       "upgrade the older ones")  # fmt: skip
     skews = [abs(node.clock_skew.ToMilliseconds()) for node in first.nodes]
     worst = max(skews, default=0)
-    yield Finding("clocks of nodes", "ok" if worst <= SKEW_GOOD_MS else "wrong",
+    yield CheckResult("clocks of nodes", "ok" if worst <= SKEW_GOOD_MS else "wrong",
                   f"at most {rough_text(worst)} apart", "let NTP set their clocks")  # fmt: skip
     for problem in dict.fromkeys(problem for status in seen for problem in status.problems):
-        yield Finding("problem", "wrong", problem, "raftsched cluster status")
+        yield CheckResult("problem", "wrong", problem, "raftsched cluster status")
 
 
-def clock(client: Client) -> Finding:
+def clock(client: Client) -> CheckResult:
     """Compare with the leader's clock: an interval without an anchor counts from its present."""
     from ..errors import RaftschedError
 
@@ -289,10 +293,10 @@ def clock(client: Client) -> Finding:
     try:
         answer = client.call(request, timeout=CONNECT_S * 2)
     except RaftschedError as wrong:
-        return Finding("this clock", "warning", f"not compared: {wrong.message}",
+        return CheckResult("this clock", "warning", f"not compared: {wrong.message}",
                        "raftsched cluster status")  # fmt: skip
     middle = (before + time()) / 2 * 1000
     skew = round(answer.occurrences[0].scheduled_time.ToMilliseconds() - 1000 - middle)
     text = f"{rough_text(skew)} {'behind' if skew > 0 else 'ahead of'} the cluster"
     verdict = "ok" if abs(skew) <= SKEW_GOOD_MS else "warning"
-    return Finding("this clock", verdict, text, "let NTP set this machine's clock")
+    return CheckResult("this clock", verdict, text, "let NTP set this machine's clock")

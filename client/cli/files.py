@@ -16,7 +16,7 @@ from . import messages as m
 from .clean import echo, json_of, tell
 from .exits import Exit, Trouble, wrong_use
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ PRUNE = click.option(
 )  # fmt: skip
 @FILES
 @PRUNE
-def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
+def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> None:
     """Make the jobs of some files be there as the files say. Doing it twice changes nothing."""
     from .bulk import Progress
 
@@ -77,7 +77,7 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
 @FILES
 @PRUNE
 @click.option("--exit-code", is_flag=True, help="End with 1 when there is a difference.")
-def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
+def diff(session: Invocation, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
     """Show what `job apply` would change, field by field. A viewer may do this, too."""
     from . import difference
     from .bulk import Progress
@@ -111,7 +111,7 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
 @click.argument("path", metavar="FILE")
 @click.option("--update", is_flag=True, help="Replace jobs that are there; without it they stay.")
 @click.option("--restart", is_flag=True, help="Do not go on where the last import stopped.")
-def import_(session: Session, path: str, update: bool, restart: bool) -> None:
+def import_(session: Invocation, path: str, update: bool, restart: bool) -> None:
     """Create many jobs. What was stopped goes on from there when it is typed again."""
     from . import bulk
 
@@ -123,7 +123,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
     if progress.done:
         echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
     total = count_jobs(path)
-    refused, warned = Refused(), Warned()
+    refused, warned = RefusedJobs(), Warned()
     try:
         with bar("Importing", total, progress.done) as step:
             results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
@@ -157,7 +157,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
 @click.option("--to", "path", metavar="FILE", help="Write here instead of to stdout.")
 @click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
 @click.option("--filter", "text", default="", help="As the API has it.")
-def export(session: Session, path: str | None, label: tuple[str, ...], text: str) -> None:
+def export(session: Invocation, path: str | None, label: tuple[str, ...], text: str) -> None:
     """Write jobs in a form that can be imported and applied: JSON lines, or as -o says."""
     from .job import condition
 
@@ -190,7 +190,7 @@ def export(session: Session, path: str | None, label: tuple[str, ...], text: str
 # What these commands share.
 
 
-def wanted(session: Session, paths: Iterable[str]) -> list[job_pb2.Job]:
+def wanted(session: Invocation, paths: Iterable[str]) -> list[job_pb2.Job]:
     """The jobs of the files, in an order in which they can be created."""
     from .bulk import in_order
     from .specfile import complain, load
@@ -204,7 +204,7 @@ def wanted(session: Session, paths: Iterable[str]) -> list[job_pb2.Job]:
     return list(in_order(jobs))
 
 
-def place(session: Session, job: job_pb2.Job, origin: str, faults: list[str]) -> None:
+def place(session: Invocation, job: job_pb2.Job, origin: str, faults: list[str]) -> None:
     """Put a job into its namespace: its own, or that of the command."""
     if session.namespace_is_given and job.namespace not in ("", session.namespace):
         faults.append(
@@ -214,7 +214,7 @@ def place(session: Session, job: job_pb2.Job, origin: str, faults: list[str]) ->
     job.namespace = job.namespace or session.namespace
 
 
-def jobs_of(session: Session, path: str) -> Iterator[job_pb2.Job]:
+def jobs_of(session: Invocation, path: str) -> Iterator[job_pb2.Job]:
     from .specfile import complain, documents, read_job
 
     for number, said in enumerate(documents(path), 1):
@@ -226,7 +226,7 @@ def jobs_of(session: Session, path: str) -> Iterator[job_pb2.Job]:
 
 
 def upsert(
-    session: Session, jobs: list[job_pb2.Job], progress: Progress
+    session: Invocation, jobs: list[job_pb2.Job], progress: Progress
 ) -> job_pb2.ImportJobsResponse:
     from . import bulk
 
@@ -234,7 +234,7 @@ def upsert(
     return m.job_pb2.ImportJobsResponse(results=bulk.send(session, jobs, mode, progress))
 
 
-def to_prune(session: Session, label: str | None, jobs: list[job_pb2.Job]) -> list[str]:
+def to_prune(session: Invocation, label: str | None, jobs: list[job_pb2.Job]) -> list[str]:
     """Jobs with the label that are in none of the files."""
     if not label:
         return []
@@ -242,7 +242,7 @@ def to_prune(session: Session, label: str | None, jobs: list[job_pb2.Job]) -> li
     return [name for name in names_with(session, (label,)) if name not in kept]
 
 
-def names_with(session: Session, labels: tuple[str, ...]) -> list[str]:
+def names_with(session: Invocation, labels: tuple[str, ...]) -> list[str]:
     """The jobs that have these labels and are not being deleted, downstream before upstream."""
     from .bulk import in_order
     from .job import condition
@@ -262,7 +262,7 @@ def _changed(result: job_pb2.ImportResult) -> bool:
     return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
 
 
-def fail_if_refused(session: Session, tally: Tally, then: str = "") -> None:
+def fail_if_refused(session: Invocation, tally: Tally, then: str = "") -> None:
     if tally.refused:
         others = tally.created + tally.updated + tally.unchanged
         dry = "this was a dry run: nothing was done"
@@ -282,7 +282,7 @@ SHOWN = 10  # Lines about jobs of an import, for people.
 BAR_FROM = 50
 
 
-def resumed(session: Session, path: str, mode: int, restart: bool) -> Progress:
+def resumed(session: Invocation, path: str, mode: int, restart: bool) -> Progress:
     from .bulk import Progress, key_of
 
     if path == "-" or session.dry_run:
@@ -307,7 +307,7 @@ def count_jobs(path: str) -> int | None:
         return sum(1 for line in lines if line.strip())
 
 
-def total_jobs(session: Session) -> int:
+def total_jobs(session: Invocation) -> int:
     request = m.namespace_pb2.GetNamespaceRequest(namespace=session.namespace)
     return int(session.read(request, m.namespace_pb2.Namespace, "export jobs").usage.jobs)
 
@@ -320,7 +320,7 @@ def stepped(
         yield result
 
 
-class Refused:
+class RefusedJobs:
     """Jobs of an import that were refused: the first of them, and how many for which reason."""
 
     def __init__(self) -> None:
@@ -362,7 +362,7 @@ class Warned:
 
 
 def report(
-    session: Session, results: Iterator[job_pb2.ImportResult], seen: Refused, warned: Warned
+    session: Invocation, results: Iterator[job_pb2.ImportResult], seen: RefusedJobs, warned: Warned
 ) -> None:
     """Note for people what was refused or has warnings, and tell programs all of it."""
     refused = m.job_pb2.ImportResult.VERDICT_REFUSED

@@ -13,7 +13,7 @@ from .job import condition
 from .lazy import ExampleGroup
 from .names import FLOW, JOB
 from .options import command
-from .session import Session
+from .session import Invocation
 
 if TYPE_CHECKING:
     from .messages import flow_pb2
@@ -34,7 +34,7 @@ def flow() -> None:
 @click.option("--state", type=click.Choice(STATES), help="Only those.")
 @click.option("--job", type=JOB, help="Only those that reach this job.")
 @click.option("--filter", "text", default="", help="As the API has it.")
-def list_(session: Session, text: str, **given: str | None) -> None:
+def list_(session: Invocation, text: str, **given: str | None) -> None:
     """List flow runs, newest first."""
     request = m.flow_pb2.ListFlowsRequest(
         namespace=session.namespace, filter=condition(text, **given)
@@ -44,7 +44,7 @@ def list_(session: Session, text: str, **given: str | None) -> None:
 
 @command(flow, "get", "raftsched flow get nightly.3.1763456400000", reads=True)
 @click.argument("flow_id", type=FLOW, metavar="FLOW")
-def get(session: Session, flow_id: str) -> None:
+def get(session: Invocation, flow_id: str) -> None:
     """Show a flow run: where each of its jobs stands, and what it waits for."""
     request = m.flow_pb2.GetFlowRequest(namespace=session.namespace, flow=flow_id)
     wave = session.read(request, m.flow_pb2.Flow, f"get flow {flow_id}")
@@ -59,7 +59,7 @@ def get(session: Session, flow_id: str) -> None:
 
 @command(flow, "graph", "raftsched flow graph nightly", reads=True)
 @click.argument("name", type=JOB, metavar="JOB")
-def graph(session: Session, name: str) -> None:
+def graph(session: Invocation, name: str) -> None:
     """Show the jobs around a job: what it depends on and what depends on it."""
     request = m.flow_pb2.GetGraphRequest(namespace=session.namespace, job=name)
     found = session.read(request, m.flow_pb2.Graph, f"show the graph of job {name}")

@@ -14,7 +14,7 @@ import click
 from ..gateway.config import Limits
 from .exits import Exit, Trouble, reason_of, wrong_use
 from .options import command
-from .session import Session, check_pair, trusts
+from .session import Invocation, check_pair, trusts
 
 if TYPE_CHECKING:
     from .. import AsyncClient
@@ -98,7 +98,7 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
 @limits
 @click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
 def gateway(
-    session: Session, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
+    session: Invocation, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
     hosts: tuple[str, ...], origins: tuple[str, ...], path_prefix: str,
     proxies: tuple[str, ...], quiet: bool, **given: int,
 ) -> None:  # fmt: skip
@@ -156,7 +156,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 async def _serve(
-    session: Session, host: str, port: int, settings: Settings,
+    session: Invocation, host: str, port: int, settings: Settings,
     log: logging.Handler, *, quiet: bool,
 ) -> None:  # fmt: skip
     from ..gateway.app import Gateway
@@ -196,7 +196,7 @@ async def _until_signal(served: Port) -> None:
     asked.cancel()
 
 
-def _client(session: Session) -> AsyncClient:
+def _client(session: Invocation) -> AsyncClient:
     """To the cluster, with no token; callers bring theirs."""
     from .. import AsyncClient
     from ..endpoints import is_loopback

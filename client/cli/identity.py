@@ -13,7 +13,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import PROVIDER
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 
 if TYPE_CHECKING:
     from .messages import identity_pb2
@@ -35,7 +35,7 @@ def identity() -> None:
 @command(identity, "put", EXAMPLE, "raftsched identity put -f corp.yaml --dry-run", writes=True)
 @click.option("--file", "-f", "path", required=True, metavar="FILE", help="YAML; - is stdin.")
 @click.option("--etag", default="", help="Only this version of the provider.")
-def put(session: Session, path: str, etag: str) -> None:
+def put(session: Invocation, path: str, etag: str) -> None:
     """Create an identity provider, or replace it as a whole. The file is as here:
 
     \b
@@ -100,7 +100,7 @@ def role_of(word: str) -> str:
 
 
 @command(identity, "list", "raftsched identity list", reads=True, lists=True)
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List identity providers."""
     request = m.identity_pb2.ListIdentityProvidersRequest()
     kind = m.identity_pb2.ListIdentityProvidersResponse
@@ -110,7 +110,7 @@ def list_(session: Session) -> None:
 
 @command(identity, "get", "raftsched identity get corp -o yaml", reads=True)
 @NAME
-def get(session: Session, name: str) -> None:
+def get(session: Invocation, name: str) -> None:
     """Show an identity provider and its rules."""
     request = m.identity_pb2.GetIdentityProviderRequest(identity_provider=name)
     kind = m.identity_pb2.IdentityProvider
@@ -120,7 +120,7 @@ def get(session: Session, name: str) -> None:
 @command(identity, "delete", "raftsched identity delete corp --yes", writes=True, destroys=True)
 @NAME
 @click.option("--etag", default="", help="Only this version of the provider.")
-def delete(session: Session, name: str, etag: str) -> None:
+def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete an identity provider: whoever it vouched for is shut out."""
     session.confirm(f"Delete identity provider {name}? Whoever it vouches for is shut out.")
     request = session.write(

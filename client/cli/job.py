@@ -15,7 +15,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import JOB, QUEUE
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 from .spec import CONTENT_TYPE, build, enum_number, pairs, payload, spec_options
 from .times import Instant, Length, duration, rough_text, timestamp
 
@@ -53,7 +53,7 @@ def job() -> None:
 )  # fmt: skip
 @click.argument("name")
 @spec_options
-def create(session: Session, name: str, **given: Any) -> None:
+def create(session: Invocation, name: str, **given: Any) -> None:
     """Create a job. It must say what is done: --handler, --http, --shell or --grpc."""
     spec, _ = build(given)
     wanted = m.job_pb2.Job(namespace=session.namespace, name=name, spec=spec)
@@ -80,7 +80,7 @@ def after_creation(name: str, spec: job_pb2.JobSpec) -> str:
 @spec_options
 @click.option("--clear", multiple=True, metavar="PATH", help="Unset a field, such as timing.zone.")
 @click.option("--etag", default="", help="Only this version of the job.")
-def update(session: Session, name: str, clear: tuple[str, ...], etag: str, **given: Any) -> None:
+def update(session: Invocation, name: str, clear: tuple[str, ...], etag: str, **given: Any) -> None:
     """Change what is named, leave the rest of the job as it is."""
     spec, paths = build(given)
     cleared = [f"spec.{path.removeprefix('spec.')}" for path in clear]
@@ -107,7 +107,7 @@ def update(session: Session, name: str, clear: tuple[str, ...], etag: str, **giv
 
 @command(job, "get", "raftsched job get report", "raftsched job get report -o yaml", reads=True)
 @NAME
-def get(session: Session, name: str) -> None:
+def get(session: Invocation, name: str) -> None:
     """Show a job with all that is known of it."""
     request = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
     session.out.one(session.read(request, m.job_pb2.Job, f"get job {name}"))
@@ -126,7 +126,7 @@ def get(session: Session, name: str) -> None:
 @click.option("--calendar", metavar="NAME", help="Only those that leave its days out.")
 @click.option("--filter", "text", default="", help="As the API has it: 'owner=ann AND zone=UTC'.")
 @click.argument("name", default="", metavar="[NAME*]")
-def list_(session: Session, name: str, text: str, label: tuple[str, ...], **given: str) -> None:
+def list_(session: Invocation, name: str, text: str, label: tuple[str, ...], **given: str) -> None:
     """List jobs by name."""
     request = m.job_pb2.ListJobsRequest(
         namespace=session.namespace,
@@ -147,7 +147,7 @@ def list_(session: Session, name: str, text: str, label: tuple[str, ...], **give
 @change.FILTER
 @click.option("--etag", default="", help="Only this version of the job.")
 def delete(
-    session: Session,
+    session: Invocation,
     names: tuple[str, ...],
     label: tuple[str, ...],
     fitting: str | None,
@@ -194,7 +194,7 @@ def delete(
 @click.option("--until", type=Instant(), help="Resume by itself then.")
 @click.option("--etag", default="", help="Only this version of the job.")
 def pause(
-    session: Session, name: str, fitting: str | None, reason: str, until: int | None, etag: str
+    session: Invocation, name: str, fitting: str | None, reason: str, until: int | None, etag: str
 ) -> None:
     """Stop a job, or all that fit a filter, from firing. Runs under way go on."""
     if change.is_by_filter(name, fitting, "raftsched job pause"):
@@ -223,7 +223,7 @@ def pause(
 @MAYBE
 @change.FILTER
 @click.option("--etag", default="", help="Only this version of the job.")
-def resume(session: Session, name: str, fitting: str | None, etag: str) -> None:
+def resume(session: Invocation, name: str, fitting: str | None, etag: str) -> None:
     """Let paused jobs fire again. What was missed is treated by their misfire policy.
 
     With a name it also brings back a job that stands still after 'raftsched cluster set-time'.
@@ -242,7 +242,7 @@ def resume(session: Session, name: str, fitting: str | None, etag: str) -> None:
 @command(job, "repair", "raftsched job repair report", writes=True)
 @NAME
 @click.option("--etag", default="", help="Only this version of the job.")
-def repair(session: Session, name: str, etag: str) -> None:
+def repair(session: Invocation, name: str, etag: str) -> None:
     """Bring back a job that is BROKEN. What came due meanwhile is treated by its misfire policy."""
     seen = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
     before = session.read(seen, m.job_pb2.Job, f"repair job {name}")
@@ -293,7 +293,7 @@ def repair(session: Session, name: str, etag: str) -> None:
 )
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
-    session: Session, name: str, fitting: str | None, text: str | None, content_type: str | None,
+    session: Invocation, name: str, fitting: str | None, text: str | None, content_type: str | None,
     priority: str | None, queue: str, concurrency_key: str, labels: tuple[str, ...],
     traceparent: str, tracestate: str, due: int | None, unique_key: str,
     if_taken: str | None, hold_key: int | None, if_running: str | None, force: bool,
@@ -350,7 +350,7 @@ def trigger(
 )  # fmt: skip
 @click.argument("what", type=JOB, metavar="NAME|EXPRESSION")
 @foresight.preview_options
-def next_(session: Session, what: str, **given: Any) -> None:
+def next_(session: Invocation, what: str, **given: Any) -> None:
     """Show when a job, or a cron expression, happens next, in words and in two zones."""
     if " " in what.strip() or what.startswith("@"):
         foresight.show(session, foresight.of_expressions(session, (what,), given), given)
@@ -366,7 +366,7 @@ def next_(session: Session, what: str, **given: Any) -> None:
 @NAME
 @click.option("--state", type=click.Choice(RUN_STATES), help="Only those.")
 @click.option("--filter", "text", default="", help="As the API has it: 'outcome=LATE'.")
-def history(session: Session, name: str, state: str | None, text: str) -> None:
+def history(session: Invocation, name: str, state: str | None, text: str) -> None:
     """List the runs of a job, newest first."""
     request = m.job_pb2.ListJobHistoryRequest(
         namespace=session.namespace, job=name, filter=condition(text, state=state)
@@ -377,7 +377,7 @@ def history(session: Session, name: str, state: str | None, text: str) -> None:
 
 @command(job, "explain", "raftsched job explain report", reads=True)
 @NAME
-def explain(session: Session, name: str) -> None:
+def explain(session: Invocation, name: str) -> None:
     """Say why a job does not fire, or when it will."""
     request = m.job_pb2.ExplainJobRequest(namespace=session.namespace, job=name)
     answer = session.read(request, m.run_pb2.Explanation, f"explain job {name}")
@@ -394,7 +394,7 @@ def explain(session: Session, name: str) -> None:
 @click.option("--to", "end", type=Instant(), required=True, help="Up to, not including, here.")
 @click.option("--rate", type=click.IntRange(1, BACKFILL_RATE_MAX), default=BACKFILL_RATE,
               show_default=True, help="Runs a minute.")  # fmt: skip
-def backfill(session: Session, name: str, first: int, end: int, rate: int) -> None:
+def backfill(session: Invocation, name: str, first: int, end: int, rate: int) -> None:
     """Run a past range of scheduled times; what ran already is left alone."""
     from ..ranges import made
 
@@ -420,7 +420,7 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     job, "drop-backlog", "raftsched job drop-backlog report --yes", writes=True, destroys=True
 )  # fmt: skip
 @NAME
-def drop_backlog(session: Session, name: str) -> None:
+def drop_backlog(session: Invocation, name: str) -> None:
     """Give up the missed scheduled times of a job that still wait for their run."""
     session.confirm(f"Give up what job {name} has missed?")
     request = session.write(m.job_pb2.DropBacklogRequest(namespace=session.namespace, job=name))
@@ -437,7 +437,7 @@ def drop_backlog(session: Session, name: str) -> None:
 @click.option("--add", is_flag=True, help="Add this instant, which no schedule names.")
 @click.option("--revert", is_flag=True, help="Take the change of this occurrence back.")
 def skip(
-    session: Session, name: str, scheduled: int, move_to: int | None, add: bool, revert: bool
+    session: Invocation, name: str, scheduled: int, move_to: int | None, add: bool, revert: bool
 ) -> None:
     """Leave one future occurrence of a job out, or move it, or add one."""
     if sum((move_to is not None, add, revert)) > 1:
@@ -464,7 +464,7 @@ def skip(
     session.done(changed, f"{at} of job {name} is {did}.", then=f"raftsched job next {name}")
 
 
-def of_jobs(session: Session, text: str | None, word: str) -> job_pb2.ChangeJobsRequest:
+def of_jobs(session: Invocation, text: str | None, word: str) -> job_pb2.ChangeJobsRequest:
     """A change of all jobs that fit."""
     request = m.job_pb2.ChangeJobsRequest(namespace=session.namespace, filter=text or "")
     kinds = m.job_pb2.ChangeJobsRequest.Change.DESCRIPTOR
@@ -494,7 +494,7 @@ def _value(text: str) -> str:
     return f'"{escaped}"'
 
 
-def show_explanation(session: Session, answer: Any) -> None:
+def show_explanation(session: Invocation, answer: Any) -> None:
     """The sentence for people, and what stands in the way as a table."""
     if not session.out.is_table:
         session.out.one(answer)

@@ -22,7 +22,7 @@ SIGPIPE_EXIT = 141  # As a shell says it: 128 and the signal's number.
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """Where a command is, and what the help page says about it without loading it."""
 
     # "module:name"; a leading dot is this package.
@@ -126,7 +126,7 @@ class ExampleGroup(Helpful, click.Group):
 class Root(ExampleGroup):
     """The command itself: its sub-commands come from a table of names and places."""
 
-    def __init__(self, *args: Any, table: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, table: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.table = table
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .clean import echo
-from .session import Session
+from .session import Invocation
 
 if TYPE_CHECKING:
     from .messages import run_pb2
@@ -21,7 +21,7 @@ GAP = "... what came before this is not kept any more ..."
 class Log:
     """Prints what is new in a log of which each look shows the end."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Invocation) -> None:
         self._session = session
         self._seen = b""
         self._token = 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import messages as m
 from .output import plain
-from .session import Session
+from .session import Invocation
 from .times import now_ms, timestamp
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Moment:
 class Looker:
     """Looks again and again, and remembers what rates are made of."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Invocation) -> None:
         self.session = session
         # Who was counting at the last look, when, and how far it was.
         self._before: tuple[str, float, cluster_pb2.Tally] | None = None

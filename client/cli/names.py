@@ -42,9 +42,9 @@ class Name(click.ParamType[str]):
 
     def _names(self, ctx: click.Context, incomplete: str) -> list[str]:
         from .output import name_of
-        from .session import Session
+        from .session import Invocation
 
-        with ctx.scope(), Session.of(ctx.params) as session:
+        with ctx.scope(), Invocation.of(ctx.params) as session:
             session.patience_s = BUDGET_S
             request, field = self._ask(session.namespace, incomplete)
             answer: Any = session.client.call(request, timeout=BUDGET_S)

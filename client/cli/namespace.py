@@ -11,7 +11,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import NAMESPACE
 from .options import command
-from .session import Session
+from .session import Invocation
 from .times import Length, duration
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def namespace() -> None:
 )  # fmt: skip
 @click.argument("name")
 @field_options
-def create(session: Session, name: str, **given: Any) -> None:
+def create(session: Invocation, name: str, **given: Any) -> None:
     """Create a namespace."""
     wanted, _ = build(name, given)
     request = session.write(m.namespace_pb2.CreateNamespaceRequest(namespace=wanted))
@@ -73,7 +73,7 @@ def create(session: Session, name: str, **given: Any) -> None:
 @NAME
 @field_options
 @click.option("--etag", default="", help="Only this version of the namespace.")
-def update(session: Session, name: str, etag: str, **given: Any) -> None:
+def update(session: Invocation, name: str, etag: str, **given: Any) -> None:
     """Change what a namespace may use and how long it keeps what was."""
     wanted, paths = build(name, given)
     if not paths:
@@ -89,7 +89,7 @@ def update(session: Session, name: str, etag: str, **given: Any) -> None:
 
 
 @command(namespace, "list", "raftsched namespace list", reads=True, lists=True)
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List namespaces with what they use."""
     kind = m.namespace_pb2.ListNamespacesResponse
     request = m.namespace_pb2.ListNamespacesRequest()
@@ -98,7 +98,7 @@ def list_(session: Session) -> None:
 
 @command(namespace, "get", "raftsched namespace get billing", reads=True)
 @click.argument("name", type=NAMESPACE, default="", metavar="[NAME]")
-def get(session: Session, name: str) -> None:
+def get(session: Invocation, name: str) -> None:
     """Show a namespace; without a name the one that commands use."""
     name = name or session.namespace
     request = m.namespace_pb2.GetNamespaceRequest(namespace=name)
@@ -110,7 +110,7 @@ def get(session: Session, name: str) -> None:
 )  # fmt: skip
 @NAME
 @click.option("--etag", default="", help="Only this version of the namespace.")
-def delete(session: Session, name: str, etag: str) -> None:
+def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete a namespace that has no jobs."""
     session.confirm(f"Delete namespace {name}?")
     request = session.write(m.namespace_pb2.DeleteNamespaceRequest(namespace=name, etag=etag))

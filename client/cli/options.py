@@ -2,7 +2,7 @@
 
 @command(job, "pause", "raftsched job pause report --reason migration", writes=True)
 @click.argument("name", type=JobName())
-def pause(session: Session, name: str) -> None:
+def pause(session: Invocation, name: str) -> None:
     \"\"\"Stop a job from firing.\"\"\"
 """
 
@@ -16,7 +16,7 @@ import click
 
 from .exits import wrong_use
 from .lazy import Helpful
-from .session import Session
+from .session import Invocation
 from .settings import SETTINGS
 
 Body = Callable[..., None]
@@ -123,7 +123,7 @@ def _in_session(body: Body) -> Body:
     def run(**given: Any) -> None:
         own = {param.name for param in click.get_current_context().command.params} - SHARED
         mine = {name: value for name, value in given.items() if name in own}
-        with Session.of(given) as session:
+        with Invocation.of(given) as session:
             try:
                 body(session, **mine)
             except ValueError as wrong:

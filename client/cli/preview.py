@@ -10,7 +10,7 @@ import click
 
 from . import messages as m
 from .clean import echo
-from .session import Session
+from .session import Invocation
 from .times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def preview_options(body: Callable[..., None]) -> Callable[..., None]:
 
 
 def of_job(
-    session: Session, name: str, given: Mapping[str, Any]
+    session: Invocation, name: str, given: Mapping[str, Any]
 ) -> job_pb2.PreviewScheduleResponse:
     request = m.job_pb2.PreviewScheduleRequest(namespace=session.namespace, job=name)
     return _ask(session, request, given, f"show the next times of job {name}")
 
 
 def of_expressions(
-    session: Session, expressions: Sequence[str], given: Mapping[str, Any]
+    session: Invocation, expressions: Sequence[str], given: Mapping[str, Any]
 ) -> job_pb2.PreviewScheduleResponse:
     request = m.job_pb2.PreviewScheduleRequest(
         namespace=session.namespace, job=given["name"] or "preview"
@@ -54,7 +54,10 @@ def of_expressions(
 
 
 def _ask(
-    session: Session, request: job_pb2.PreviewScheduleRequest, given: Mapping[str, Any], doing: str
+    session: Invocation,
+    request: job_pb2.PreviewScheduleRequest,
+    given: Mapping[str, Any],
+    doing: str,
 ) -> job_pb2.PreviewScheduleResponse:
     request.count = given["count"]
     if given["first"] is not None:
@@ -63,7 +66,7 @@ def _ask(
 
 
 def show(
-    session: Session, answer: job_pb2.PreviewScheduleResponse, given: Mapping[str, Any]
+    session: Invocation, answer: job_pb2.PreviewScheduleResponse, given: Mapping[str, Any]
 ) -> None:
     if not session.out.is_table:
         if session.out.format in ("jsonl", "name"):

@@ -9,7 +9,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import QUEUE
 from .options import command
-from .session import Session, waiting
+from .session import Invocation, waiting
 
 NAME = click.argument("name", type=QUEUE)
 
@@ -27,7 +27,7 @@ def queue() -> None:
 
 
 @command(queue, "list", "raftsched queue list -o wide", reads=True, lists=True)
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List queues with what waits in them."""
     request = m.queue_pb2.ListQueuesRequest(namespace=session.namespace)
     session.show_list(request, m.queue_pb2.ListQueuesResponse, "queues", "list queues")
@@ -35,7 +35,7 @@ def list_(session: Session) -> None:
 
 @command(queue, "get", "raftsched queue get mail", reads=True)
 @NAME
-def get(session: Session, name: str) -> None:
+def get(session: Invocation, name: str) -> None:
     """Show a queue."""
     request = m.queue_pb2.GetQueueRequest(namespace=session.namespace, queue=name)
     session.out.one(session.read(request, m.queue_pb2.Queue, f"get queue {name}"))
@@ -44,7 +44,7 @@ def get(session: Session, name: str) -> None:
 @command(queue, "pause", "raftsched queue pause mail --reason 'provider is down'", writes=True)
 @NAME
 @click.option("--reason", default="", help="For people.")
-def pause(session: Session, name: str, reason: str) -> None:
+def pause(session: Invocation, name: str, reason: str) -> None:
     """Grant no leases from a queue; runs that are leased go on."""
     request = session.write(
         m.queue_pb2.PauseQueueRequest(namespace=session.namespace, queue=name, reason=reason)
@@ -59,7 +59,7 @@ def pause(session: Session, name: str, reason: str) -> None:
 
 @command(queue, "resume", "raftsched queue resume mail", writes=True)
 @NAME
-def resume(session: Session, name: str) -> None:
+def resume(session: Invocation, name: str) -> None:
     """Grant leases from a queue again."""
     request = session.write(m.queue_pb2.ResumeQueueRequest(namespace=session.namespace, queue=name))
     resumed = session.ask(request, m.queue_pb2.Queue, f"resume queue {name}")
@@ -79,7 +79,7 @@ def resume(session: Session, name: str) -> None:
 @click.option("--rate", type=click.IntRange(min=0), help="Leases a second; 0 is no limit.")
 @click.option("--burst", type=click.IntRange(min=0), help="Leases at once after a rest.")
 @click.option("--etag", default="", help="Only this version of the queue.")
-def update(session: Session, name: str, etag: str, **limits: int | None) -> None:
+def update(session: Invocation, name: str, etag: str, **limits: int | None) -> None:
     """Change the limits of a queue."""
     from ..ranges import put
 
@@ -99,7 +99,7 @@ def update(session: Session, name: str, etag: str, **limits: int | None) -> None
     session.done(changed, f"Queue {name} has {said}.{fresh}")
 
 
-def newness(session: Session, name: str) -> str:
+def newness(session: Invocation, name: str) -> str:
     """What to say of a queue that is made by naming it, which may be a slip of the fingers."""
     from ..errors import NotFound, RaftschedError
 

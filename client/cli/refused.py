@@ -16,7 +16,7 @@ from .messages import calendar_pb2, job_pb2, namespace_pb2, queue_pb2
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from .session import Session
+    from .session import Invocation
 
 # The first that fits counts.
 EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
@@ -101,7 +101,7 @@ NO_SERVER = "raftsched doctor\nraftsched dev"
 
 
 @contextmanager
-def refusals(session: Session, doing: str) -> Iterator[None]:
+def refusals(session: Invocation, doing: str) -> Iterator[None]:
     """Turn what the SDK raises into the end of the command."""
     try:
         yield
@@ -112,7 +112,7 @@ def refusals(session: Session, doing: str) -> Iterator[None]:
         raise trouble(session, error, doing) from error
 
 
-def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Trouble:
+def trouble(session: Invocation, error: errors.RaftschedError, doing: str) -> Trouble:
     code = next((exit for kind, exit in EXITS if isinstance(error, kind)), Exit.FAILED)
     what = f"cannot {doing}"
     if isinstance(error, errors.OutcomeUnknown):
@@ -128,7 +128,7 @@ def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Troub
     return Trouble(what, why, _then(session, error), code)
 
 
-def _then(session: Session, error: errors.RaftschedError) -> str:
+def _then(session: Invocation, error: errors.RaftschedError) -> str:
     if isinstance(error, errors.OutcomeUnknown) and session.base_id:
         return f"the same command with --request-id {session.base_id}, which does it once"
     if error.reason == "IN_USE" and error.values.get("kind") == "namespace":
@@ -152,7 +152,7 @@ class _Known(dict[str, str]):
         return key.upper()
 
 
-def _near(session: Session, error: errors.RaftschedError) -> str:
+def _near(session: Invocation, error: errors.RaftschedError) -> str:
     """A name like the one that was not found; nothing when the cluster does not tell in time."""
     kind = NEAR[error.reason]
     wrong = error.values.get(kind, "")
@@ -166,7 +166,7 @@ def _near(session: Session, error: errors.RaftschedError) -> str:
     return next(iter(get_close_matches(wrong, names, n=1)), "")
 
 
-def _list_of(session: Session, kind: str, wrong: str) -> Message:
+def _list_of(session: Invocation, kind: str, wrong: str) -> Message:
     namespace, size = session.namespace, NEAR_PAGE
     match kind:
         case "job":

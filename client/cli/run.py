@@ -17,7 +17,7 @@ from .job import RUN_STATES, condition, show_explanation
 from .lazy import ExampleGroup
 from .names import FLOW, JOB, QUEUE, RUN, WORKER
 from .options import command
-from .session import Session
+from .session import Invocation
 from .spec import enum_number
 from .times import Length, duration, length_text
 
@@ -57,7 +57,7 @@ def run() -> None:
 @click.option("--worker", type=WORKER, help="Only those that this worker holds.")
 @click.option("--flow", type=FLOW, help="Only those of this flow run.")
 @click.option("--filter", "text", default="", help="As the API has it.")
-def list_(session: Session, text: str, **given: str | None) -> None:
+def list_(session: Invocation, text: str, **given: str | None) -> None:
     """List runs, newest first: those under way, or those of one state."""
     request = m.run_pb2.ListRunsRequest(
         namespace=session.namespace, filter=condition(text, **given)
@@ -73,7 +73,7 @@ def list_(session: Session, text: str, **given: str | None) -> None:
     run, "get", "raftsched run get report.17.1763456400000 --time relative", reads=True
 )  # fmt: skip
 @ID
-def get(session: Session, run_id: str) -> None:
+def get(session: Invocation, run_id: str) -> None:
     """Show a run with its attempts, its error, its result and the end of its log."""
     request = m.run_pb2.GetRunRequest(namespace=session.namespace, run=run_id)
     session.out.one(session.read(request, m.run_pb2.Run, f"get run {run_id}"))
@@ -84,7 +84,7 @@ def get(session: Session, run_id: str) -> None:
 )  # fmt: skip
 @ID
 @click.option("--for", "most", type=Length(), help="Give up after this time.  [never]")
-def wait(session: Session, run_id: str, most: int | None) -> None:
+def wait(session: Invocation, run_id: str, most: int | None) -> None:
     """Wait until a run has ended, and end as it did: 0 if it succeeded, 1 if not."""
     ended = wait_for(session, run_id, most)
     session.out.one(ended)
@@ -99,7 +99,7 @@ def wait(session: Session, run_id: str, most: int | None) -> None:
         raise Trouble(f"run {run_id} ended as {word(ended)}", why, f"raftsched run get {run_id}")
 
 
-def wait_for(session: Session, run_id: str, most: int | None) -> run_pb2.Run:
+def wait_for(session: Invocation, run_id: str, most: int | None) -> run_pb2.Run:
     """The run once it has ended, or as it is when the time is over."""
     began = monotonic()
     # Each call has its timeout, and the answer takes some of that to arrive.
@@ -113,7 +113,7 @@ def wait_for(session: Session, run_id: str, most: int | None) -> run_pb2.Run:
             say(f"{run_id} is {word(seen)}, attempt {seen.attempt} {far(seen)}")
 
 
-def wait_once(session: Session, run_id: str, ms: float) -> run_pb2.Run:
+def wait_once(session: Invocation, run_id: str, ms: float) -> run_pb2.Run:
     request = m.run_pb2.WaitRunRequest(
         namespace=session.namespace, run=run_id, timeout=duration(max(int(ms), 1))
     )
@@ -157,7 +157,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 )  # fmt: skip
 @ID
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run has ended.")
-def logs(session: Session, run_id: str, follow: bool) -> None:
+def logs(session: Invocation, run_id: str, follow: bool) -> None:
     """Print the end of what the handler of a run has logged, at most 16,384 bytes of an attempt.
 
     It is there a moment after the handler has reported progress, and when its attempt has ended.
@@ -192,7 +192,7 @@ def logs(session: Session, run_id: str, follow: bool) -> None:
 @click.option("--grace", type=Length(), help="How long a running one has to stop.  [30s]")
 @click.option("--now", is_flag=True, help="Do not ask its worker.")
 def cancel(
-    session: Session, run_ids: tuple[str, ...], fitting: str | None, reason: str,
+    session: Invocation, run_ids: tuple[str, ...], fitting: str | None, reason: str,
     grace: int | None, now: bool,
 ) -> None:  # fmt: skip
     """End runs: those that wait at once, running ones through their worker."""
@@ -217,7 +217,7 @@ def cancel(
         session.done(ended, f"Run {run_id} {told}.")
 
 
-def of_runs(session: Session, text: str | None, word: str) -> m.run_pb2.ChangeRunsRequest:
+def of_runs(session: Invocation, text: str | None, word: str) -> m.run_pb2.ChangeRunsRequest:
     """A change of all runs under way that fit."""
     request = m.run_pb2.ChangeRunsRequest(namespace=session.namespace, filter=text or "")
     kinds = m.run_pb2.ChangeRunsRequest.Change.DESCRIPTOR
@@ -233,7 +233,7 @@ def of_runs(session: Session, text: str | None, word: str) -> m.run_pb2.ChangeRu
 )  # fmt: skip
 @click.argument("run_ids", type=RUN, nargs=-1, metavar="[RUN...]")
 @change.FILTER
-def retry(session: Session, run_ids: tuple[str, ...], fitting: str | None) -> None:
+def retry(session: Invocation, run_ids: tuple[str, ...], fitting: str | None) -> None:
     """Begin the next attempt of runs that wait for it now."""
     if change.is_by_filter(run_ids, fitting, "raftsched run retry"):
         change.change(session, of_runs(session, fitting, "retry"), "run", "retry", "retried")
@@ -246,7 +246,7 @@ def retry(session: Session, run_ids: tuple[str, ...], fitting: str | None) -> No
 
 @command(run, "explain", "raftsched run explain report.17.1763456400000", reads=True)
 @ID
-def explain(session: Session, run_id: str) -> None:
+def explain(session: Invocation, run_id: str) -> None:
     """Say why a run has not started or does not go on."""
     request = m.run_pb2.ExplainRunRequest(namespace=session.namespace, run=run_id)
     show_explanation(session, session.read(request, m.run_pb2.Explanation, f"explain run {run_id}"))

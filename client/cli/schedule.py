@@ -11,7 +11,7 @@ from . import messages as m
 from . import preview as foresight
 from .lazy import ExampleGroup
 from .options import command
-from .session import Session
+from .session import Invocation
 from .times import Length, duration
 
 
@@ -34,7 +34,7 @@ def schedule() -> None:
 )  # fmt: skip
 @click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
 @foresight.preview_options
-def preview(session: Session, expressions: tuple[str, ...], **given: Any) -> None:
+def preview(session: Invocation, expressions: tuple[str, ...], **given: Any) -> None:
     """Show when cron expressions (their union) happen, in words and in two zones."""
     foresight.show(session, foresight.of_expressions(session, expressions, given), given)
 
@@ -46,7 +46,7 @@ def preview(session: Session, expressions: tuple[str, ...], **given: Any) -> Non
     default=timedelta(hours=1) // timedelta(milliseconds=1),
     help="How far, at most 24h.  [1h]",
 )
-def forecast(session: Session, ahead: int) -> None:
+def forecast(session: Invocation, ahead: int) -> None:
     """Show how many scheduled times become due in each minute to come."""
     request = m.job_pb2.ForecastFiringsRequest(namespace=session.namespace, ahead=duration(ahead))
     answer = session.read(request, m.job_pb2.ForecastFiringsResponse, "forecast firings")

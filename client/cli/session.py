@@ -33,14 +33,14 @@ PAGE_SIZE = 1_000
 TIMEOUT_MAX_S = 24 * 3600.0  # As the SDK has it, which loads too much for --help.
 
 
-class Waits(logging.Handler):
+class WaitWarnings(logging.Handler):
     """Says on stderr what the SDK warns of: that a call waits, and for which limit."""
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(f"Note: {record.getMessage()}")
 
 
-class Session:
+class Invocation:
     """One run of one command."""
 
     def __init__(self, values: Mapping[str, Value], given: Mapping[str, Any]) -> None:
@@ -79,9 +79,9 @@ class Session:
 
     @classmethod
     @contextmanager
-    def of(cls, given: Mapping[str, Any]) -> Iterator[Session]:
+    def of(cls, given: Mapping[str, Any]) -> Iterator[Invocation]:
         session = cls(resolve(given, given.get("context") or ""), given)
-        sdk, waits = logging.getLogger("raftsched.client"), Waits(logging.WARNING)
+        sdk, waits = logging.getLogger("raftsched.client"), WaitWarnings(logging.WARNING)
         sdk.addHandler(waits)
         try:
             yield session

@@ -29,7 +29,7 @@ CONDITIONS = ("success", "failure", "any-end")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SpecOption:
     """An option that sets one field of the spec."""
 
     flag: str
@@ -45,54 +45,54 @@ class Field:
 
 
 FIELDS = (
-    Field("--zone", "timing.zone", "IANA zone of the schedule, such as Europe/Berlin."),
-    Field("--queue", "queue", "Where its runs wait.  [default]"),
-    Field("--priority", "priority", "Which runs go first.", PRIORITIES),
-    Field("--label", "labels", "A label; can be repeated.", many=True, metavar="KEY=VALUE"),
-    Field("--owner", "owner", "Whom to ask about it."),
-    Field("--description", "description", "For people."),
-    Field("--jitter", "timing.jitter", "Delay each job by its own part of this time.", LENGTH),
-    Field("--start", "timing.start_time", "Nothing before.", INSTANT),
-    Field("--end", "timing.end_time", "Nothing from here on.", INSTANT),
-    Field("--max-runs", "timing.max_runs", "Finished after so many.", int),
-    Field("--gap", "timing.gap_rule", "For times that the clock skips.",
+    SpecOption("--zone", "timing.zone", "IANA zone of the schedule, such as Europe/Berlin."),
+    SpecOption("--queue", "queue", "Where its runs wait.  [default]"),
+    SpecOption("--priority", "priority", "Which runs go first.", PRIORITIES),
+    SpecOption("--label", "labels", "A label; can be repeated.", many=True, metavar="KEY=VALUE"),
+    SpecOption("--owner", "owner", "Whom to ask about it."),
+    SpecOption("--description", "description", "For people."),
+    SpecOption("--jitter", "timing.jitter", "Delay each job by its own part of this time.", LENGTH),
+    SpecOption("--start", "timing.start_time", "Nothing before.", INSTANT),
+    SpecOption("--end", "timing.end_time", "Nothing from here on.", INSTANT),
+    SpecOption("--max-runs", "timing.max_runs", "Finished after so many.", int),
+    SpecOption("--gap", "timing.gap_rule", "For times that the clock skips.",
           click.Choice(("next", "skip"))),
-    Field("--fold", "timing.fold_rule", "For times that come twice.",
+    SpecOption("--fold", "timing.fold_rule", "For times that come twice.",
           click.Choice(("first", "second", "both"))),
-    Field("--exclude-calendar", "timing.exclude_calendars", "Days off; can be repeated.",
+    SpecOption("--exclude-calendar", "timing.exclude_calendars", "Days off; can be repeated.",
           many=True, metavar="NAME"),
-    Field("--misfire", "misfire.rule", "What runs of what was missed.",
+    SpecOption("--misfire", "misfire.rule", "What runs of what was missed.",
           click.Choice(("skip", "latest", "earliest", "all"))),
-    Field("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]",
+    SpecOption("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]",
           click.IntRange(1)),
-    Field("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
-    Field("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
-    Field("--overlap", "overlap.rule", "When the last run has not ended.",
+    SpecOption("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
+    SpecOption("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
+    SpecOption("--overlap", "overlap.rule", "When the last run has not ended.",
           click.Choice(("allow", "skip", "queue-one", "queue", "replace"))),
-    Field("--overlap-limit", "overlap.limit", "So many may be under way.", int),
-    Field("--max-attempts", "retry.max_attempts", "Attempts in all; 1 is no retry.  [4]",
+    SpecOption("--overlap-limit", "overlap.limit", "So many may be under way.", int),
+    SpecOption("--max-attempts", "retry.max_attempts", "Attempts in all; 1 is no retry.  [4]",
           click.IntRange(1)),
-    Field("--retry-first", "retry.first", "The first wait.  [5s]", LENGTH),
-    Field("--retry-cap", "retry.cap", "No wait is longer.  [10m]", LENGTH),
-    Field("--fatal", "retry.fatal_kinds", "Kinds of errors not to retry.", many=True,
+    SpecOption("--retry-first", "retry.first", "The first wait.  [5s]", LENGTH),
+    SpecOption("--retry-cap", "retry.cap", "No wait is longer.  [10m]", LENGTH),
+    SpecOption("--fatal", "retry.fatal_kinds", "Kinds of errors not to retry.", many=True,
           metavar="KIND"),
-    Field("--attempt-timeout", "timeouts.attempt", "For one attempt.", LENGTH),
-    Field("--run-timeout", "timeouts.run", "For the run, all attempts.", LENGTH),
-    Field("--queue-timeout", "timeouts.queue", "For waiting in the queue.", LENGTH),
-    Field("--heartbeat-timeout", "timeouts.heartbeat", "Between progress reports.", LENGTH),
-    Field("--concurrency", "concurrency.job", "Runs leased at once.", int),
-    Field("--concurrency-key", "concurrency.key",
+    SpecOption("--attempt-timeout", "timeouts.attempt", "For one attempt.", LENGTH),
+    SpecOption("--run-timeout", "timeouts.run", "For the run, all attempts.", LENGTH),
+    SpecOption("--queue-timeout", "timeouts.queue", "For waiting in the queue.", LENGTH),
+    SpecOption("--heartbeat-timeout", "timeouts.heartbeat", "Between progress reports.", LENGTH),
+    SpecOption("--concurrency", "concurrency.job", "Runs leased at once.", int),
+    SpecOption("--concurrency-key", "concurrency.key",
           "A limit shared by jobs; payload.customer is read from each run's payload.",
           metavar="KEY"),
-    Field("--key-limit", "concurrency.key_limit", "The limit of that key.", int),
-    Field("--delivery", "delivery", "Whether an attempt may be repeated.",
+    SpecOption("--key-limit", "concurrency.key_limit", "The limit of that key.", int),
+    SpecOption("--delivery", "delivery", "Whether an attempt may be repeated.",
           click.Choice(("at-least-once", "at-most-once"))),
-    Field("--worker-label", "worker_labels", "The worker must have it.", many=True,
+    SpecOption("--worker-label", "worker_labels", "The worker must have it.", many=True,
           metavar="KEY=VALUE"),
-    Field("--join", "upstream.join", "Of several --after.", click.Choice(("all", "any"))),
-    Field("--keep-history", "keep_history", "For runs that ended well.", LENGTH),
-    Field("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
-    Field("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
+    SpecOption("--join", "upstream.join", "Of several --after.", click.Choice(("all", "any"))),
+    SpecOption("--keep-history", "keep_history", "For runs that ended well.", LENGTH),
+    SpecOption("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
+    SpecOption("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
           click.IntRange(0, 1_000)),
 )  # fmt: skip
 
@@ -167,7 +167,7 @@ def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
     return spec, paths
 
 
-def put(spec: Message, field: Field, value: Any) -> None:
+def put(spec: Message, field: SpecOption, value: Any) -> None:
     """Set the field that an option speaks of; its kind follows from the contract."""
     from .. import ranges
 

@@ -40,21 +40,21 @@ FAULTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileJob:
     """A job, and where it stands."""
 
     job: job_pb2.Job
     origin: str
 
 
-def load(paths: Iterable[str]) -> list[Found]:
+def load(paths: Iterable[str]) -> list[FileJob]:
     """All jobs of files and folders; all faults at once, as one error."""
     faults: list[str] = []
-    found: list[Found] = []
+    found: list[FileJob] = []
     for path in every_file(paths):
         for number, said in enumerate(documents(path), 1):
             origin = path if path != "-" else "stdin"
-            found.append(Found(read_job(said, f"{origin}: job {number}", faults), origin))
+            found.append(FileJob(read_job(said, f"{origin}: job {number}", faults), origin))
     faults += _twice(found)
     complain(faults)
     return found
@@ -166,7 +166,7 @@ def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
         _strict(said, job)
     except (json_format.ParseError, AttributeError, TypeError, ValueError):
         job.Clear()
-        Reader(where, faults).fill(job, said, "")
+        SpecReader(where, faults).fill(job, said, "")
     if not job.name:
         faults.append(f"{where}: it has no name; write `name: my-job`")
     return job
@@ -179,7 +179,7 @@ def _strict(said: Any, job: job_pb2.Job) -> None:
         raise ValueError("not base64")
 
 
-def _twice(found: list[Found]) -> list[str]:
+def _twice(found: list[FileJob]) -> list[str]:
     seen: dict[tuple[str, str], str] = {}
     faults = []
     for one in found:
@@ -192,7 +192,7 @@ def _twice(found: list[Found]) -> list[str]:
     return faults
 
 
-class Reader:
+class SpecReader:
     """Fills a message from what a file says; wrong fields are noted, not raised."""
 
     def __init__(self, where: str, faults: list[str]) -> None:

@@ -14,7 +14,7 @@ from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import TOKEN
 from .options import command
-from .session import Session, many
+from .session import Invocation, many
 from .spec import enum_number
 from .times import Instant, Length, duration, timestamp
 
@@ -65,7 +65,7 @@ def token() -> None:
     help="It may make so many calls.  [any number]",
 )
 def create(
-    session: Session, name: str, role: str, all_namespaces: bool, expires: int | None,
+    session: Invocation, name: str, role: str, all_namespaces: bool, expires: int | None,
     see_payloads: bool, calls_per_second: int,
 ) -> None:  # fmt: skip
     """Create an access token. Its secret is printed on stdout, this once and never again.
@@ -107,7 +107,7 @@ def create(
     "--secret-file", default=SECRET_FILE, show_default=True, metavar="FILE",
     help="What any node with `tokens = true` wrote into its folder; its log names it.",
 )  # fmt: skip
-def bootstrap(session: Session, name: str, secret_file: str) -> None:
+def bootstrap(session: Invocation, name: str, secret_file: str) -> None:
     """Make the first access token: an admin of all namespaces. Its secret is printed on stdout.
 
     It takes the secret from the folder of one node, so it is typed on the machine of a node. Of
@@ -133,7 +133,7 @@ def bootstrap(session: Session, name: str, secret_file: str) -> None:
         session.say(f"{GIVE}{without(connected(session))}")
 
 
-def is_first(session: Session) -> bool:
+def is_first(session: Invocation) -> bool:
     """Whether the cluster has no token yet, and so takes everybody for an admin."""
     if session.has_token:
         return False
@@ -141,7 +141,7 @@ def is_first(session: Session) -> bool:
     return not session.ask(request, kind, "list access tokens").access_tokens
 
 
-def connected(session: Session) -> int:
+def connected(session: Invocation) -> int:
     """How many workers there are; 0 if nobody says."""
     from ..errors import RaftschedError
 
@@ -161,7 +161,7 @@ def without(workers: int) -> str:
     return f" {many(workers, 'worker')} {verb} connected without one."
 
 
-def read_secret(session: Session, path: str) -> str:
+def read_secret(session: Invocation, path: str) -> str:
     try:
         secret = Path(path).read_text().strip()
         if secret and secret.isascii() and secret.isprintable():
@@ -185,7 +185,7 @@ def note_of(path: str) -> str:
     return f"{path}.used says: {said}"
 
 
-def why_none(session: Session) -> tuple[str, str]:
+def why_none(session: Invocation) -> tuple[str, str]:
     """Why there is no secret, as far as the cluster tells somebody without a token; and what to
     do."""
     from ..errors import RaftschedError
@@ -217,7 +217,7 @@ def told(made: access_pb2.AccessToken) -> str:
 
 
 @command(token, "list", "raftsched token list", reads=True, lists=True)
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List access tokens, without their secrets."""
     kind = m.access_pb2.ListAccessTokensResponse
     request = m.access_pb2.ListAccessTokensRequest()
@@ -232,7 +232,7 @@ def list_(session: Session) -> None:
 )  # fmt: skip
 @click.argument("name", type=TOKEN)
 @click.option("--overlap", type=Length(), help="So long the former secret opens too.  [1h]")
-def rotate(session: Session, name: str, overlap: int | None) -> None:
+def rotate(session: Invocation, name: str, overlap: int | None) -> None:
     """Give an access token another secret. It is printed on stdout, this once and never again.
 
     Whoever has the former secret can be given the new one until the overlap is over.
@@ -253,7 +253,7 @@ def rotate(session: Session, name: str, overlap: int | None) -> None:
     token, "revoke", "raftsched token revoke ci --yes", writes=True, destroys=True
 )  # fmt: skip
 @click.argument("name", type=TOKEN)
-def revoke(session: Session, name: str) -> None:
+def revoke(session: Invocation, name: str) -> None:
     """Make an access token invalid, at once and for ever."""
     session.confirm(f"Revoke access token {name}? Whoever uses it is shut out.")
     request = session.write(m.access_pb2.RevokeAccessTokenRequest(access_token=name))

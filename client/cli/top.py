@@ -16,7 +16,7 @@ import click
 
 from .exits import wrong_use
 from .options import command
-from .session import Session
+from .session import Invocation
 from .times import Length
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FRAME_WIDTH, FRAME_HEIGHT = 120, 60  # Of one look, which scrolls by.
 @click.option("--once", is_flag=True, help="Print what there is now, and end.")
 @click.option("--every", type=Length(), default="1s", show_default=True,
               help="How often to look; rates are over this time.")  # fmt: skip
-def top(session: Session, once: bool, every: int) -> None:
+def top(session: Invocation, once: bool, every: int) -> None:
     """Show nodes, rates, lateness, queues, workers and what happens, until q or Ctrl-C.
 
     Any node will do; the leader is found by itself, also when it changes. Queues, workers and
@@ -55,7 +55,7 @@ def top(session: Session, once: bool, every: int) -> None:
     live(session, every / 1000)
 
 
-def print_once(session: Session, every_s: float) -> None:
+def print_once(session: Invocation, every_s: float) -> None:
     """One look, and one before it to compare with."""
     from .cluster import ask_status
     from .moment import Looker
@@ -80,7 +80,7 @@ def print_once(session: Session, every_s: float) -> None:
     console.print(draw(moment, session.out.look, FRAME_HEIGHT))
 
 
-def live(session: Session, every_s: float) -> None:
+def live(session: Invocation, every_s: float) -> None:
     """Draw until a key or a signal ends it; the terminal is left as it was found."""
     from rich.live import Live
 

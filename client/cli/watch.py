@@ -15,7 +15,7 @@ from .exits import wrong_use
 from .job import condition
 from .names import JOB, QUEUE, RUN
 from .options import command
-from .session import Session
+from .session import Invocation
 
 if TYPE_CHECKING:
     from .messages import common_pb2, event_pb2
@@ -41,7 +41,7 @@ REST_S = 0.5
 @click.option("--no-follow", is_flag=True, help="Stop at what is there now.")
 @click.option("--count", "-c", type=click.IntRange(min=1), help="Stop after so many.")
 def watch(
-    session: Session, text: str, kind: str | None, all_namespaces: bool, since: str | None,
+    session: Invocation, text: str, kind: str | None, all_namespaces: bool, since: str | None,
     no_follow: bool, count: int | None, **given: str | None,
 ) -> None:  # fmt: skip
     """Follow events. A stream that breaks is taken up where it was, at another node.
@@ -73,7 +73,7 @@ def revision(text: str | None) -> common_pb2.Revision:
 
 
 def follow(
-    session: Session, request: event_pb2.WatchEventsRequest, *, oldest: bool, stop: bool
+    session: Invocation, request: event_pb2.WatchEventsRequest, *, oldest: bool, stop: bool
 ) -> Iterator[event_pb2.Event]:
     """The past as far as it is asked for, then what comes."""
     if oldest or stop:
@@ -82,7 +82,7 @@ def follow(
         yield from present(session, request)
 
 
-def past(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator[event_pb2.Event]:
+def past(session: Invocation, request: event_pb2.WatchEventsRequest) -> Iterator[event_pb2.Event]:
     """Pages of what is kept; leaves in the request where they end."""
     while True:
         page = m.event_pb2.ListEventsRequest(
@@ -97,7 +97,9 @@ def past(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator[ev
             return
 
 
-def present(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator[event_pb2.Event]:
+def present(
+    session: Invocation, request: event_pb2.WatchEventsRequest
+) -> Iterator[event_pb2.Event]:
     from ..errors import Unavailable
     from .refused import refusals
 

@@ -9,7 +9,7 @@ import click
 from . import messages as m
 from .clean import echo
 from .options import command
-from .session import Session
+from .session import Invocation
 
 if TYPE_CHECKING:
     from .messages import access_pb2
@@ -21,7 +21,7 @@ SHOWN = {2: "an access token", 3: "a token of an identity provider", 4: "a certi
 
 @command(None, "whoami", "raftsched whoami", "raftsched whoami --calls", "raftsched whoami -o json")
 @click.option("--calls", is_flag=True, help="Name each call that is open to you.")
-def whoami(session: Session, calls: bool) -> None:
+def whoami(session: Invocation, calls: bool) -> None:
     """Show who you are to the cluster, and what you may do in which namespace."""
     caller = session.ask(m.access_pb2.WhoAmIRequest(), m.access_pb2.Caller, "ask who calls")
     if not session.out.is_table:
@@ -31,7 +31,7 @@ def whoami(session: Session, calls: bool) -> None:
         echo(line)
 
 
-def described(session: Session, caller: access_pb2.Caller, *, calls: bool) -> list[str]:
+def described(session: Invocation, caller: access_pb2.Caller, *, calls: bool) -> list[str]:
     from .look import enum_word
 
     if caller.kind == m.access_pb2.Caller.KIND_ANONYMOUS:

@@ -16,7 +16,7 @@ from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import WORKER
 from .options import command
-from .session import Session, credentials
+from .session import Invocation, credentials
 from .spec import pairs
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def worker() -> None:
 @command(worker, "list", "raftsched worker list -o wide", reads=False, lists=True)
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
 @click.option("--filter", "text", default="", help="As the API has it.")
-def list_(session: Session, all_namespaces: bool, text: str) -> None:
+def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
     """List the workers that are there, with how busy they are."""
     namespace = "" if all_namespaces else session.namespace
     request = m.worker_pb2.ListWorkersRequest(namespace=namespace, filter=text)
@@ -48,7 +48,7 @@ def list_(session: Session, all_namespaces: bool, text: str) -> None:
 )  # fmt: skip
 @click.argument("name", type=WORKER, metavar="WORKER")
 @click.option("--reason", default="", help="For people.")
-def drain(session: Session, name: str, reason: str) -> None:
+def drain(session: Invocation, name: str, reason: str) -> None:
     """Give a worker no more runs; those that it has go on."""
     request = session.write(m.worker_pb2.DrainWorkerRequest(worker=name, reason=reason))
     told = session.ask(request, m.worker_pb2.DrainWorkerResponse, f"drain worker {name}")
@@ -79,7 +79,12 @@ def drain(session: Session, name: str, reason: str) -> None:
 )
 @click.option("--quiet", is_flag=True, help="Say only what is wrong.")
 def run(
-    session: Session, where: str, chdir: str, executors: tuple[str, ...], quiet: bool, **given: Any
+    session: Invocation,
+    where: str,
+    chdir: str,
+    executors: tuple[str, ...],
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C: an object of a Python module, or ready-made executors.
 
@@ -110,7 +115,7 @@ def run(
 
 
 def ready_made(
-    session: Session, names: tuple[str, ...], queues: tuple[str, ...], labels: tuple[str, ...],
+    session: Invocation, names: tuple[str, ...], queues: tuple[str, ...], labels: tuple[str, ...],
     slots: int,
 ) -> Worker:  # fmt: skip
     from .. import executors

@@ -29,7 +29,7 @@ from ..links import Answer
 from . import manners, plain, streams, wire
 from .config import BESIDE_BYTES, BODY_S, KNOWN_BYTES, MIB, Settings, body_bytes
 from .pages import StaticPage, pages
-from .problems import JSON, Refused, of_error
+from .problems import JSON, GatewayRefusal, of_error
 from .room import Room
 from .routes import Binding, Route, Routes
 from .transcode import parse_body, parse_query, request_of
@@ -121,7 +121,7 @@ class Exchange:
         await self.start(answered.status, headers)
         await self.write(body, more=False)
 
-    async def refuse(self, refused: Refused) -> None:
+    async def refuse(self, refused: GatewayRefusal) -> None:
         self.reason = refused.word
         media = manners.problem_type(self.headers)
         body = refused.body(media)
@@ -159,7 +159,7 @@ class Gateway:
         try:
             try:
                 await self._serve(exchange)
-            except Refused as refused:
+            except GatewayRefusal as refused:
                 await exchange.refuse(refused)
             except RaftschedError as error:
                 await exchange.refuse(of_error(error))
@@ -170,7 +170,7 @@ class Gateway:
             if exchange.status:
                 raise
             await exchange.refuse(
-                Refused(
+                GatewayRefusal(
                     "RULE_FAILED",
                     "the gateway itself is at fault; its log says more, please report it",
                     {"request": type(error).__name__},
@@ -227,7 +227,7 @@ class Gateway:
             found = None
         if found is None:
             shown = path[:200]
-            raise Refused(
+            raise GatewayRefusal(
                 "ROUTE_NOT_FOUND", f"no call has the path {shown!r}; one that has is /v1/jobs",
                 {"path": shown},
             )  # fmt: skip
@@ -356,8 +356,8 @@ def written(body: object) -> bytes:
     return msgspec.json.encode(made) + b"\n"
 
 
-def _not_allowed(path: str, method: str, allow: str) -> Refused:
-    return Refused(
+def _not_allowed(path: str, method: str, allow: str) -> GatewayRefusal:
+    return GatewayRefusal(
         "METHOD_NOT_ALLOWED", f"{path[:200]} takes {allow}, and not {method[:20]}",
         {"method": method[:20], "allow": allow}, headers={"allow": allow},
     )  # fmt: skip
@@ -388,8 +388,8 @@ def declared(headers: Headers, maximum: int) -> int:
     return size
 
 
-def too_large(size: int, maximum: int) -> Refused:
-    return Refused(
+def too_large(size: int, maximum: int) -> GatewayRefusal:
+    return GatewayRefusal(
         "LIMIT_EXCEEDED",
         f"the body has {size:,} bytes or more, and this call takes {maximum:,}; send less at once, "
         "or keep large payloads elsewhere and send their address",
@@ -413,7 +413,7 @@ async def read_body(exchange: Exchange, maximum: int) -> bytes:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise Refused(
+        raise GatewayRefusal(
             "DEADLINE_PASSED", f"the body did not come within {BODY_S:g} s; send it faster",
             {"seconds": f"{BODY_S:g}"}, status=408, headers={"connection": "close"},
         ) from None  # fmt: skip

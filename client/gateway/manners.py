@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from ..errors import FieldFault
 from ..links import Answer
 from .config import Settings
-from .problems import JSON, PROBLEM, Refused, field_faults
+from .problems import JSON, PROBLEM, GatewayRefusal, field_faults
 from .routes import Binding
 
 LINES = "application/x-ndjson"
@@ -54,7 +54,7 @@ def check_accept(headers: Headers, offered: tuple[str, ...]) -> str:
     found = accepted(accept, offered)
     if not found:
         words = " or ".join(offered)
-        raise Refused(
+        raise GatewayRefusal(
             "NOT_ACCEPTABLE", f"the answer is {words}, and you take {accept!r}; send Accept: */*",
             {"accept": accept, "offered": words},
         )  # fmt: skip
@@ -71,13 +71,13 @@ def check_content(headers: Headers) -> None:
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     coding = headers.get("content-encoding", "identity").strip().lower()
     if media != JSON and not (media.startswith("application/") and media.endswith("+json")):
-        raise Refused(
+        raise GatewayRefusal(
             "MEDIA_UNSUPPORTED",
             f"the body is {media or 'of no type'}; send JSON with Content-Type: {JSON}",
             {"content_type": media},
         )
     if coding not in ("", "identity"):
-        raise Refused(
+        raise GatewayRefusal(
             "MEDIA_UNSUPPORTED", f"the body is encoded as {coding}; send it as it is",
             {"content_type": media},
         )  # fmt: skip
@@ -90,7 +90,7 @@ def check_single(headers: Headers) -> None:
     if "content-length" in headers and "transfer-encoding" in headers:
         why = "it has Content-Length and Transfer-Encoding; send one of them"
     if why:
-        raise Refused(
+        raise GatewayRefusal(
             "REQUEST_MALFORMED", f"the request means two things: {why}", {"detail": why},
             headers={"connection": "close"},
         )  # fmt: skip
@@ -104,11 +104,11 @@ def token_of(headers: Headers) -> str:
     scheme, _, token = shown.partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token or not (token.isascii() and token.isprintable()):
-        raise Refused(
+        raise GatewayRefusal(
             "UNAUTHENTICATED", "the header Authorization is not understood; send: Bearer SECRET"
         )
     if len(token) > TOKEN_MAX:
-        raise Refused(
+        raise GatewayRefusal(
             "UNAUTHENTICATED", f"the access token has {len(token):,} characters, and none has over "
             f"{TOKEN_MAX:,}; send one alone",
         )  # fmt: skip
@@ -121,7 +121,7 @@ def check_host(headers: Headers, settings: Settings) -> None:
     name = _host(headers.get("host", ""))
     if settings.hosts is None or name in settings.hosts or name == "localhost" or _is_ip(name):
         return
-    raise Refused(
+    raise GatewayRefusal(
         "FORBIDDEN", f"this gateway is not known as {name!r}; call it by its address, or start it "
         f"with --host {name or 'NAME'}", {"host": name}, status=421,
     )  # fmt: skip
@@ -150,7 +150,7 @@ def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
     if origin in settings.cors_origins:
         return {"access-control-allow-origin": origin, "vary": "origin, accept-encoding",
                 "access-control-expose-headers": EXPOSED}  # fmt: skip
-    raise Refused(
+    raise GatewayRefusal(
         "FORBIDDEN", f"pages of {origin} may not call this gateway; start it with --cors-origin "
         f"{origin} if they shall", {"origin": origin},
     )  # fmt: skip
@@ -208,7 +208,7 @@ def put_etag(request: Any, binding: Binding, headers: Headers) -> None:
     held.etag = bare
 
 
-def _wrong(field: str, message: str) -> Refused:
+def _wrong(field: str, message: str) -> GatewayRefusal:
     return field_faults([FieldFault(field, "FIELD_INVALID", message)])
 
 

@@ -24,7 +24,7 @@ from ..lengths import LENGTHS, parse_length
 from ..links import Answer
 from .fields import Reader, Wrong, enum, known_text, names, shown, text
 from .manners import path_of
-from .problems import Refused, field_faults, of_error
+from .problems import GatewayRefusal, field_faults, of_error
 from .routes import Binding, Routes, bindings_of_contracts
 
 Ask = Callable[[Message], Awaitable[Answer[Any]]]
@@ -62,7 +62,7 @@ def is_meant(binding: Binding, body: object) -> bool:
 
 
 def create(body: object, query: Mapping[str, list[str]], key: str) -> job_pb2.CreateJobRequest:
-    """The request that is meant; Refused with every wrong field. `key` is the Idempotency-Key."""
+    """The request that is meant; GatewayRefusal with every wrong field. `key` makes the name."""
     reader, request = Reader(), job_pb2.CreateJobRequest()
     job = request.job
     if not isinstance(body, Mapping):
@@ -178,7 +178,7 @@ def _no_length(value: object) -> int:
     raise Wrong(f"{shown(value)} is no length of time; write seconds, or {LENGTHS}")
 
 
-def in_plain_words(refused: Refused) -> Refused:
+def in_plain_words(refused: GatewayRefusal) -> GatewayRefusal:
     """A refusal of the cluster, with the fields of this form."""
     refused.faults = tuple(
         FieldFault(_place(one.field), one.reason, _place(one.message)) for one in refused.faults

@@ -22,7 +22,7 @@ TYPE = "type.googleapis.com/google.rpc."
 SERVER_FAULT = "RULE_FAILED"
 
 
-class Refused(Exception):
+class GatewayRefusal(Exception):
     """The gateway, or the cluster behind it, says no."""
 
     def __init__(
@@ -96,17 +96,17 @@ class Refused(Exception):
         ]
 
 
-def field_faults(faults: Sequence[FieldFault]) -> Refused:
+def field_faults(faults: Sequence[FieldFault]) -> GatewayRefusal:
     """Some fields are wrong; the message names the first, as the cluster's do."""
     first = faults[0]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     place = f"{first.field}: " if first.field else ""
-    return Refused(
+    return GatewayRefusal(
         first.reason, f"{place}{first.message}{more}", {"field": first.field}, faults=faults
     )
 
 
-def of_error(error: RaftschedError) -> Refused:
+def of_error(error: RaftschedError) -> GatewayRefusal:
     """What the SDK raised, as a refusal."""
     word, values, status = error.reason, dict(error.values), 0
     if isinstance(error, OutcomeUnknown):
@@ -118,7 +118,7 @@ def of_error(error: RaftschedError) -> Refused:
         values["request_id"] = error.request_id
     if word == "LIMIT_EXCEEDED" and values.get("limit") in ("message", "request"):
         status = 413
-    return Refused(
+    return GatewayRefusal(
         word, error.message, values, faults=error.faults, retry_after=error.retry_after,
         status=status, code=error.code or "UNKNOWN",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .problems import Refused
+from .problems import GatewayRefusal
 
 ADVICE = "end some, or come back a little later"
 
@@ -45,8 +45,8 @@ class Room:
         finally:
             self.give(address, amount)
 
-    def _refused(self, name: str, maximum: int, of: str, status: int) -> Refused:
-        return Refused(
+    def _refused(self, name: str, maximum: int, of: str, status: int) -> GatewayRefusal:
+        return GatewayRefusal(
             "NODE_LIMIT",
             f"the gateway has no room: {name} is {maximum:,} and used up by {of}; {ADVICE}",
             {"limit": name, "maximum": str(maximum), "of": of},

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import Gateway
 from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Settings
-from .problems import JSON, Refused
+from .problems import JSON, GatewayRefusal
 from .room import Room
 from .wire import is_in
 
@@ -58,7 +58,7 @@ class _Connection(H11Protocol):
         address = self.client[0] if self.client else ""
         try:
             self._room.take(address, shared=is_in(address, self._proxies))
-        except Refused as refused:
+        except GatewayRefusal as refused:
             self._refuse(refused)
         else:
             self._address = address
@@ -115,7 +115,7 @@ class _Connection(H11Protocol):
             return
         error = sys.exc_info()[1]
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-            refused = Refused(
+            refused = GatewayRefusal(
                 "LIMIT_EXCEEDED",
                 f"the head of the request has over {HEAD_BYTES:,} bytes; send fewer or shorter "
                 "headers, and long values in the body",
@@ -124,13 +124,13 @@ class _Connection(H11Protocol):
             )
         else:
             why = QUOTED.split(str(error) or msg)[0]
-            refused = Refused(
+            refused = GatewayRefusal(
                 "REQUEST_MALFORMED", f"this is no HTTP/1.1: {why}; ask with a client of HTTP",
                 {"detail": why},
             )  # fmt: skip
         self._refuse(refused)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: GatewayRefusal) -> None:
         body = refused.body(JSON)
         headers = {
             "content-type": JSON, "content-length": str(len(body)), "connection": "close",

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from .config import VALUES_MAX
 from .fields import Reader, names
-from .problems import Refused, field_faults
+from .problems import GatewayRefusal, field_faults
 from .routes import Binding
 
 QUERY_FIELDS_MAX = 200
@@ -55,7 +55,7 @@ def parse_body(body: bytes) -> object:
     except ValueError as error:
         # Of the two above and of numbers with thousands of digits.
         why = str(error)[:200]
-    raise Refused(
+    raise GatewayRefusal(
         "REQUEST_MALFORMED", f"the body is no JSON: {why}; mend it, for example with jq",
         {"detail": why},
     )  # fmt: skip
@@ -78,7 +78,7 @@ def check_values(body: bytes) -> None:
         else:
             values += 1
         if max(values, named) > VALUES_MAX:
-            raise Refused(
+            raise GatewayRefusal(
                 "LIMIT_EXCEEDED",
                 f"the body has over {VALUES_MAX:,} values; send it in several calls",
                 {"limit": "values", "maximum": str(VALUES_MAX)},
@@ -112,7 +112,7 @@ def parse_query(query: str) -> dict[str, list[str]]:
             query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
         )
     except ValueError:
-        raise Refused(
+        raise GatewayRefusal(
             "REQUEST_MALFORMED",
             f"the query has over {QUERY_FIELDS_MAX} fields or is no UTF-8; send less, or a body",
             {"detail": "query"},
@@ -125,7 +125,7 @@ def parse_query(query: str) -> dict[str, list[str]]:
 def request_of(
     binding: Binding, in_path: Sequence[str], query: Mapping[str, list[str]], body: object
 ) -> Message:
-    """The request that is meant; Refused with every wrong field."""
+    """The request that is meant; GatewayRefusal with every wrong field."""
     values = dict(zip(binding.variables, in_path, strict=True))
     request, reader = binding.call.request(), Reader()
     if body is not None:

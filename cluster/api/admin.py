@@ -182,7 +182,7 @@ class ClusterCalls:
         timeout = call.timeout()
         try:
             index = await change(timeout)
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             raise self._refused(refused) from refused
         if index is None:
             if call.timeout() > SNAPSHOT_LOOK_S:
@@ -194,11 +194,11 @@ class ClusterCalls:
         """Refuse as the change itself would be."""
         try:
             change()
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             raise self._refused(refused) from refused
         return self.view.show()
 
-    def _refused(self, refused: faults.Refused) -> Refused:
+    def _refused(self, refused: faults.CallRefused) -> Refused:
         if not self.node.leads:
             return refusals.not_leader(self.node.name, self.node.leader_address)
         return refusals.refused(
@@ -229,7 +229,7 @@ class ClusterCalls:
     def _need_target(self, target: str) -> None:
         try:
             self.node.consensus.check_transfer(target)
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             raise self._stays(target, str(refused)) from refused
 
     def _stays(self, target: str, why: str) -> Refused:
@@ -243,7 +243,7 @@ class ClusterCalls:
         timeout = min(call.timeout(), HAND_OVER_S)
         try:
             gone = await self.node.driver.transfer(target or None, timeout)
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             raise self._stays(target, str(refused)) from refused
         if not gone:
             raise self._stays(target, "no follower took it over in time")

@@ -77,7 +77,7 @@ class ConsensusView:
         applicant = self._core.applicants.get(name)
         return applicant[1] if applicant is not None else ""
 
-    # Changes of members as they would be made; each raises faults.Refused.
+    # Changes of members as they would be made; each raises faults.CallRefused.
 
     def check_add(self, name: str, client: str) -> None:
         self._core.admitting(name, client)

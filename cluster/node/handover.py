@@ -47,7 +47,7 @@ class LeaderHandover:
                 return True
         try:
             return await self._driver.transfer(None, timeout)
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             logger.warning("%s keeps leading: %s", self._name, refused)
             return False
 

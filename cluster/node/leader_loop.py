@@ -49,7 +49,7 @@ BATCHING_THRESHOLD = 4  # Calls in a change above which there are many.
 
 
 class Consensus(Protocol):
-    """What the loop needs of it. Both may raise faults.Refused."""
+    """What the loop needs of it. Both may raise faults.CallRefused."""
 
     def submit(self, data: bytes, reply: Reply) -> None: ...
 
@@ -153,7 +153,7 @@ class Leader:
         self, body: object, actor: str, answer: Callable[[object], None],
         unknown: Callable[[], None], tenant: str = "",
     ) -> PendingRequest:  # fmt: skip
-        """Have a request decided. Exactly one of the two is called, once; or this raises Refused.
+        """Have a request decided. Raises CallRefused, or calls exactly one of the two once.
 
         Whoever waits no longer sets `part.withdrawn`.
         """
@@ -356,7 +356,7 @@ class Leader:
                 self.consensus.confirm(reply)
             else:
                 reply(self.applied.changed_at)
-        except faults.Refused as refused:
+        except faults.CallRefused as refused:
             self._busy = False
             self._turned_down(parts, str(refused))
 

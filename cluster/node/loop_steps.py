@@ -15,11 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..raft.port import Settings
+from ..raft.port import RaftSettings
 
 logger = logging.getLogger(__name__)
 
-LONG_S = Settings().silence_min / 3
+LONG_S = RaftSettings().silence_min / 3
 KEPT = 20  # Of the last ones, for `cluster status`.
 WATCH_S = 0.05
 RECENT_S = 600.0  # For alerts: how long one counts.

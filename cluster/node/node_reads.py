@@ -156,7 +156,7 @@ class NodeReads:
             raise refusals.not_leader(self._name, self._whereabouts.leader_address)
         try:
             index = await self._driver.barrier(timeout)
-        except faults.Refused:
+        except faults.CallRefused:
             index = None
         if index is None:
             raise self.too_late(timeout)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...statemachine.core.rocks_store import CACHE_BYTES
 from ..raft.driver import Place
 from ..raft.journal import JournalLimits
-from ..raft.port import Settings
+from ..raft.port import RaftSettings
 from .applier import RENEWING
 from .limits import HEARTBEAT_MS
 from .loop_steps import LoopSteps
@@ -45,7 +45,7 @@ class NodeSpec:
     skew_max_ms: int = 1_000
     cache_bytes: int = CACHE_BYTES
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalLimits = field(default_factory=JournalLimits)
     scrub_rate: int = 8 << 20  # Bytes a second that are read again in the background.
     # The clocks, for tests: milliseconds since 1970, and seconds that only grow.

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...statemachine.core.store import Reading
-from ..raft.port import Steps, Untimed
+from ..raft.port import LoopMeter, Untimed
 from . import refusals
 
 READERS = 3
@@ -39,7 +39,7 @@ class Readers:
     """For one loop."""
 
     def __init__(
-        self, threads: int = READERS, steps: Steps | None = None,
+        self, threads: int = READERS, steps: LoopMeter | None = None,
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         """`is_busy` is asked on threads: whether the loop has a change on its way."""

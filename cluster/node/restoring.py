@@ -119,7 +119,7 @@ class Restores:
 
     async def switch(self, staged: StagedRecord) -> int | None:
         """Put it in the place of the state on all nodes: the index of the entry, or None when it is
-        not known whether it was done. Raises Refused."""
+        not known whether it was done. Raises CallRefused."""
         made = self._preparing.wait(staged.serial)
         if made is None:
             return None
@@ -136,7 +136,7 @@ class Restores:
             data = replacement.order(self._replica.meta, staged, made)
             try:
                 self._driver.submit_switch(data, reply)
-            except faults.Refused as refused:
+            except faults.CallRefused as refused:
                 logger.warning("%s cannot put the backup back now: %s", self._name, refused)
                 reply(None)
 

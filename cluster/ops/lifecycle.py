@@ -154,7 +154,7 @@ class Life:
             if self.config.http:
                 await self.http.start(self.config.http)
             self.gateway.start()
-        except (OSError, faults.Refused) as error:
+        except (OSError, faults.CallRefused) as error:
             # Somebody took a port between the look at it and now.
             raise NodeCannotStart(NodeExit.ADDRESS_TAKEN, str(error)) from error
         self.watch = Watch(self.node, self.metrics, self._renew, self._say_who_may_call)

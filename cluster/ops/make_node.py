@@ -101,7 +101,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         raise NodeCannotStart(NodeExit.FILE_LIMIT, str(error)) from error
     except NEWER as error:
         raise NodeCannotStart(NodeExit.NEWER_FORMAT, str(error)) from error
-    except faults.Refused as error:
+    except faults.CallRefused as error:
         raise NodeCannotStart(NodeExit.FOLDER_LOCKED, str(error)) from error
     except StoreLocked as error:
         raise NodeCannotStart(NodeExit.FOLDER_LOCKED, str(error)) from error

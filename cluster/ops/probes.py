@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..raft.port import Steps, Untimed
+from ..raft.port import LoopMeter, Untimed
 from ..raft.transport import split
 from .config import ServerFiles
 
@@ -51,7 +51,7 @@ class HttpPort:
         checks: Checks,
         version: Mapping[str, str],
         files: ServerFiles | None = None,
-        steps: Steps | None = None,
+        steps: LoopMeter | None = None,
     ) -> None:
         self.steps = steps or Untimed()
         self.registry, self.checks, self.version = registry, checks, version

@@ -282,7 +282,7 @@ def _told(config: Config) -> Iterator[None]:
         raise NodeCannotStart(NodeExit.DAMAGED, str(error)) from error
     except faults.Unsupported as error:
         raise NodeCannotStart(NodeExit.NEWER_FORMAT, str(error)) from error
-    except faults.Refused as error:
+    except faults.CallRefused as error:
         raise NodeCannotStart(NodeExit.CONFIG, str(error)) from error
     except OSError as error:
         code = NodeExit.DISK_FULL if error.errno in NO_SPACE else NodeExit.FOLDER_UNWRITABLE

@@ -21,7 +21,7 @@ from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from .faults import Broken, Refused
+from .faults import Broken, CallRefused
 
 # The file that was read line by line. Another one may look the same and behave differently.
 AUDITED_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
@@ -37,7 +37,7 @@ def check_audited() -> None:
     path = Path(audited.__file__)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != AUDITED_SHA256:
-        raise Refused(
+        raise CallRefused(
             f"{path} is not the file of pysyncobj 0.3.17 that this release was proven with: its "
             f"SHA-256 is {found}, expected {AUDITED_SHA256}. Install pysyncobj==0.3.17 unchanged."
         )

@@ -21,7 +21,7 @@ from ..local.lines import lines
 from ..local.ports import free_ports
 from ..local.process import Process
 from .bench_node import BenchNode, percentile, say
-from .faults import Refused
+from .faults import CallRefused
 
 HELP = """\
 Measure the consensus layer with three node processes on loopback, fsync on.
@@ -47,7 +47,7 @@ def tell(text: str) -> None:
 class BenchProcess:
     """A node process as the parent sees it."""
 
-    def __init__(self, bench: Bench, name: str) -> None:
+    def __init__(self, bench: ConsensusBench, name: str) -> None:
         self.bench = bench
         folder = bench.folder / name
         self.process = Process(name, [], folder.with_suffix(".log"), streams="dialog")
@@ -90,7 +90,7 @@ def module_name() -> str:
     return __spec__.name if __spec__ is not None else "raftsched.cluster.raft.bench"
 
 
-class Bench:
+class ConsensusBench:
     """The parent."""
 
     def __init__(self, folder: Path) -> None:
@@ -209,7 +209,7 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
     }
     for part in options.only or parts:
         with tempfile.TemporaryDirectory(prefix="raftsched-bench-", dir=options.folder) as folder:
-            bench = Bench(Path(folder))
+            bench = ConsensusBench(Path(folder))
             try:
                 result |= await parts[part](bench)
             except TimeoutError:
@@ -242,7 +242,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     try:
         result = asyncio.run(measure(options))
-    except (OSError, TimeoutError, Refused) as error:
+    except (OSError, TimeoutError, CallRefused) as error:
         tell(f"the benchmark did not run: {type(error).__name__}: {error}")
         return 1
     if options.json:

@@ -19,7 +19,7 @@ from typing import Any
 from .disk import RealDisk
 from .driver import Driver, Place
 from .journal import JournalLimits
-from .port import Settings
+from .port import RaftSettings
 
 BLOB = "blob"
 BLOB_FILES = 32
@@ -75,7 +75,7 @@ class BenchNode:
             cluster="bench",
             node=self.name,
             contacts=config["contacts"],
-            settings=replace(Settings(), compact_bytes=config["compact"], tail_entries=1000),
+            settings=replace(RaftSettings(), compact_bytes=config["compact"], tail_entries=1000),
             journal=JournalLimits(segment=config["segment"]),
         )
         self.driver = Driver(place, self.disk, self.machine, self)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .faults import Refused
+from .faults import CallRefused
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # The process, or the system, has no descriptor for one more file.
@@ -133,7 +133,7 @@ class RealDisk:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise Refused(
+            raise CallRefused(
                 f"{self.root} is in use by another process; two nodes cannot share a folder. "
                 "Stop the other one, or name another folder."
             ) from None

@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .adapter import check_audited
-from .faults import Broken, Refused
+from .faults import Broken, CallRefused
 from .journal import SWITCH, Journal, JournalLimits
 from .link import Identity, LinkLimits
 from .membership import Configuration
 from .message import Message, WireError
-from .port import Disk, Machine, Reply, Settings, Status, Steps, Untimed, Watcher
+from .port import Disk, LoopMeter, Machine, RaftSettings, Reply, Status, Untimed, Watcher
 from .raft import Raft
 from .threads import BulkThread, JournalThread
-from .transport import Links
+from .transport import PeerLinks
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Place:
     node: str
     contacts: dict[str, str]  # Node -> host:port, this one included, the same on all of them.
     listen: str = ""  # Where this node listens, if not where the others find it.
-    settings: Settings = field(default_factory=Settings)
+    settings: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalLimits = field(default_factory=JournalLimits)
     links: LinkLimits = field(default_factory=LinkLimits)
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
@@ -58,7 +58,7 @@ class Driver:
         watcher: Watcher,
         clock: Callable[[], float] = time.monotonic,
         dice: random.Random | None = None,
-        steps: Steps | None = None,
+        steps: LoopMeter | None = None,
     ) -> None:
         check_audited()
         self.place, self.clock, self.steps = place, clock, steps or Untimed()
@@ -72,7 +72,7 @@ class Driver:
         identity = Identity(
             cluster=place.cluster, node=place.node, incarnation=self.core.incarnation
         )
-        self.links = Links(
+        self.links = PeerLinks(
             identity, place.links, clock, self.dice,
             self._received, self._up, self._down, place.contexts, self._origin, self._foreign,
             lambda: self.core.known_leader, self.go_on,
@@ -213,7 +213,7 @@ class Driver:
         self, call: Callable[[Callable[[int | None], None]], None], timeout: float
     ) -> int | None:
         if self.stopping or self.ended.done():
-            raise Refused(f"{self.place.node} is stopping; ask another node")
+            raise CallRefused(f"{self.place.node} is stopping; ask another node")
         future: asyncio.Future[int | None] = self._loop.create_future()
 
         def reply(index: int | None) -> None:
@@ -316,7 +316,7 @@ class Driver:
             for task in self.links.tasks:
                 if task.done():
                     task.result()
-                    raise Refused(f"the task {task.get_name()} of the links ended")
+                    raise CallRefused(f"the task {task.get_name()} of the links ended")
         except Exception as error:
             self.fail(error)
             return

@@ -39,7 +39,7 @@ class DiskFull(Exception):
     """There is no space, or no descriptor; nothing was lost, and it may be tried again."""
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The call was not carried out and nothing changed; the text says what to do."""
 
 

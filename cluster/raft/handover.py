@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .faults import Refused
+from .faults import CallRefused
 from .members import Members
 from .message import TimeoutNow
 from .node_state import NodeState
@@ -38,17 +38,17 @@ class Handover:
         self.reply = reply
 
     def choose(self, target: str | None) -> str:
-        """Who would lead instead; Refused if nobody can, or not this one."""
+        """Who would lead instead; CallRefused if nobody can, or not this one."""
         self.node.check_leads()
         if self.node.transfer_to is not None:
-            raise Refused(f"leadership is already going to {self.node.transfer_to}")
+            raise CallRefused(f"leadership is already going to {self.node.transfer_to}")
         progress = self.replication.progress
         ready = [v for v in self.members.other_voters() if v in self.members.connected]
         if target is None and ready:
             target = max(ready, key=lambda v: (progress[v].match, v))
         if target is None or target not in ready:
             others = f"those are {', '.join(ready)}" if ready else "there is none beside this node"
-            raise Refused(f"{target or 'nobody'} is no connected voter; {others}")
+            raise CallRefused(f"{target or 'nobody'} is no connected voter; {others}")
         return target
 
     def tick(self, now: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .manifest import FOLDER, Manifest, folder_of
 from .message import Chunk
-from .port import Settings
+from .port import RaftSettings
 from .snapshot import Snapshots, digest_of, publish
 
 
@@ -18,7 +18,7 @@ class Incoming:
 
     manifest: Manifest
     snapshots: Snapshots
-    settings: Settings
+    settings: RaftSettings
     source: str = ""
     busy: bool = False  # The helper writes; nothing may put another snapshot in its place.
     asked_at: float = 0.0

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .election import Election
-from .faults import Refused
+from .faults import CallRefused
 from .journal import CONFIG, Entry
 from .members import APPLICANTS_MAX, Members
 from .membership import MEMBERS_MAX, Configuration, Member, is_address
@@ -261,8 +261,8 @@ def parse(text: bytes) -> dict[str, Any] | None:
 def check_contacts(contacts: dict[str, str]) -> None:
     """Refuse a list of nodes that could not be kept as members."""
     if len(contacts) > MEMBERS_MAX:
-        raise Refused(f"{len(contacts)} nodes are listed; a cluster has at most {MEMBERS_MAX}")
+        raise CallRefused(f"{len(contacts)} nodes are listed; a cluster has at most {MEMBERS_MAX}")
     for name, address in contacts.items():
         if not is_address(address):
-            raise Refused(f"{name} has address {address!r}, which is not host:port; correct it")
+            raise CallRefused(f"{name} has address {address!r}, which is not host:port; correct it")
     Configuration({n: Member(1 << 55, a, True) for n, a in contacts.items()}).check_size()

@@ -9,7 +9,7 @@ from . import segment
 from .faults import Damaged, Unsupported
 from .log_index import LogIndex
 from .port import Disk
-from .record import CONFIG, ENTRY_KINDS, IDENTITY, SEAL, VOTE, Record
+from .record import CONFIG, ENTRY_KINDS, IDENTITY, SEAL, VOTE, DiskRecord
 
 
 class Recovered:
@@ -69,7 +69,7 @@ class Recovered:
             self._take_record(record)
         self.crc, self.offset = part.crc, part.end
 
-    def _take_record(self, record: Record) -> None:
+    def _take_record(self, record: DiskRecord) -> None:
         if record.kind == VOTE:
             self.term, self.vote = record.term, record.payload.decode() or None
         elif record.kind in ENTRY_KINDS:
@@ -88,13 +88,13 @@ class Recovered:
                 "know. A newer release wrote it; start that one."
             )
 
-    def _place(self, record: Record) -> None:
+    def _place(self, record: DiskRecord) -> None:
         self.index.add(record.index, record.term, self.number, record.offset)
         if record.kind == CONFIG:
             self.configs.append((record.index, record.payload.decode()))
         self.last_index, self.last_term = record.index, record.term
 
-    def _rebase(self, record: Record) -> None:
+    def _rebase(self, record: DiskRecord) -> None:
         """Begin at a record that has nothing before it any more.
 
         A header tells where the log ended when its segment began. If that end was replaced later

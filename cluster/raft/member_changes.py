@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .faults import Refused, require
+from .faults import CallRefused, require
 from .journal import CONFIG
 from .members import Members
 from .membership import CONFIG_MAX, Configuration
@@ -39,17 +39,19 @@ class MemberChanges:
     def check_possible(self) -> None:
         self.node.check_leads()
         if not self.possible():
-            raise Refused("another change of members is not committed yet; try again")
+            raise CallRefused("another change of members is not committed yet; try again")
 
-    # What may be asked for: the configuration it would make, or Refused.
+    # What may be asked for: the configuration it would make, or CallRefused.
 
     def admitting(self, name: str, client: str = "") -> Configuration:
         """The members with this one; `client` is where clients reach it, empty: it says so."""
         self.check_possible()
         if name in self.members.config.members:
-            raise Refused(f"{name} is a member already")
+            raise CallRefused(f"{name} is a member already")
         if name not in self.members.applicants:
-            raise Refused(f"{name} has not introduced itself; start it with this cluster's nodes")
+            raise CallRefused(
+                f"{name} has not introduced itself; start it with this cluster's nodes"
+            )
         incarnation, address = self.members.applicants[name]
         config = self.members.config.with_learner(name, incarnation, address, client)
         config.check_size()

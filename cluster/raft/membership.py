@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .faults import Refused
+from .faults import CallRefused
 
 MEMBERS_MAX = 9
 CONFIG_MAX = 2048  # Bytes; a segment's header holds two and must stay within its 8 KiB.
@@ -83,10 +83,10 @@ class Configuration:
         return cls({name: _member(name, row) for name, row in rows.items()}, origin)
 
     def check_size(self) -> None:
-        """Raise Refused if names and addresses are too long to be kept together."""
+        """Raise CallRefused if names and addresses are too long to be kept together."""
         size = len(self.encode())
         if size > CONFIG_MAX:
-            raise Refused(
+            raise CallRefused(
                 f"names and addresses of all members take {size} bytes, {CONFIG_MAX} may; "
                 "use shorter ones"
             )
@@ -109,7 +109,7 @@ class Configuration:
     ) -> Configuration:
         """Admit a disk without a vote, in place of the node's former one if there was one."""
         if name not in self.members and len(self.members) >= MEMBERS_MAX:
-            raise Refused(f"a cluster has at most {MEMBERS_MAX} members; remove one first")
+            raise CallRefused(f"a cluster has at most {MEMBERS_MAX} members; remove one first")
         client = self.members[name].client if name in self.members else client
         return self._with(name, Member(incarnation, address, False, client))
 
@@ -128,13 +128,13 @@ class Configuration:
 
     def _need(self, name: str) -> None:
         if name not in self.members:
-            raise Refused(f"{name} is no member; members are {', '.join(sorted(self.members))}")
+            raise CallRefused(f"{name} is no member; members are {', '.join(sorted(self.members))}")
 
     def without(self, name: str) -> Configuration:
         self._need(name)
         rest = {n: m for n, m in self.members.items() if n != name}
         if not any(m.voter for m in rest.values()):
-            raise Refused(f"{name} is the last voter and cannot be removed")
+            raise CallRefused(f"{name} is the last voter and cannot be removed")
         return replace(self, members=rest)
 
 

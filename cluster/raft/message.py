@@ -94,7 +94,7 @@ class TimeoutNow(NamedTuple):
     term: int
 
 
-class Offer(NamedTuple):
+class SnapshotOffer(NamedTuple):
     """You are too far behind for the log: here is a snapshot's manifest."""
 
     term: int
@@ -145,7 +145,7 @@ class NodeNotice(NamedTuple):
 
 Message = (
     Append | AppendAck | Heartbeat | HeartbeatAck | PreVote | PreVoteReply | Vote | VoteReply
-    | TimeoutNow | Offer | Fetch | Chunk | Introduce | NodeNotice | BadCopy
+    | TimeoutNow | SnapshotOffer | Fetch | Chunk | Introduce | NodeNotice | BadCopy
 )  # fmt: skip
 
 _KINDS: list[tuple[type[Message], str]] = [
@@ -158,7 +158,7 @@ _KINDS: list[tuple[type[Message], str]] = [
     (Vote, "QQQ?"),
     (VoteReply, "Q?"),
     (TimeoutNow, "Q"),
-    (Offer, "Q"),
+    (SnapshotOffer, "Q"),
     (Fetch, "QQIQI"),
     (Chunk, "QQIQ?"),
     (Introduce, "Q"),
@@ -169,7 +169,7 @@ _HEAD = "<BQ"
 _ENTRY = struct.Struct("<QBI")
 _BY_TYPE = {kind: (n, struct.Struct(_HEAD + fmt)) for n, (kind, fmt) in enumerate(_KINDS)}
 _BY_NUMBER = [(kind, struct.Struct(_HEAD + fmt)) for kind, fmt in _KINDS]
-_TAILED = (Offer, Chunk, Introduce, NodeNotice)
+_TAILED = (SnapshotOffer, Chunk, Introduce, NodeNotice)
 _TAIL_MAX: dict[type[Message], int] = {Introduce: INTRODUCTION_MAX, NodeNotice: NOTICE_MAX}
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import random
 
 from .adapter import LEADER, Upstream
-from .faults import Refused, require
+from .faults import CallRefused, require
 from .journal import Journal
-from .port import Settings
+from .port import RaftSettings
 
 
 class NodeState:
     """One value that all parts hold. Term, vote and role change through its methods only."""
 
-    def __init__(self, me: str, journal: Journal, dice: random.Random, settings: Settings) -> None:
+    def __init__(
+        self, me: str, journal: Journal, dice: random.Random, settings: RaftSettings
+    ) -> None:
         self.me, self.journal, self.dice, self.settings = me, journal, dice, settings
         self._upstream = Upstream(me, journal)
         self.term, self.vote, self.role = journal.term, journal.vote, self._upstream.role
@@ -55,9 +57,9 @@ class NodeState:
         return self.leader if self.leads or self.attempts == 0 else None
 
     def check_leads(self) -> None:
-        """Raise Refused, and say whom to ask, if this node does not lead."""
+        """Raise CallRefused, and say whom to ask, if this node does not lead."""
         if not self.leads:
-            raise Refused(f"{self.me} does not lead; ask {self.known_leader or 'the leader'}")
+            raise CallRefused(f"{self.me} does not lead; ask {self.known_leader or 'the leader'}")
 
     def set_term(self, term: int, vote: str | None) -> None:
         self._upstream.set_term(term, vote)

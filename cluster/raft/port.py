@@ -95,7 +95,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RaftSettings:
     """Times in seconds, sizes in bytes. Each has a reason beside it."""
 
     heartbeat: float = 0.05  # A sixth of the shortest silence that counts.
@@ -131,7 +131,7 @@ class Settings:
             raise ValueError("silence must begin after four heartbeats and end later")
 
 
-class Steps(Protocol):
+class LoopMeter(Protocol):
     """Is notified how long what the loop does lasts, and what other threads do meanwhile."""
 
     def end(self, what: str, began: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from .applying import Applying
 from .election import Election
-from .faults import Fatal, Refused
+from .faults import CallRefused, Fatal
 from .follower import Follower
 from .freshness import Freshness
 from .handover import Handover
@@ -36,16 +36,16 @@ from .message import (
     Introduce,
     Message,
     NodeNotice,
-    Offer,
     PreVote,
     PreVoteReply,
+    SnapshotOffer,
     TimeoutNow,
     Vote,
     VoteReply,
 )
 from .node_state import NodeState
 from .outbox import HelperJobs, Outbox
-from .port import Disk, Machine, Reply, Settings, Status, Watcher
+from .port import Disk, Machine, RaftSettings, Reply, Status, Watcher
 from .proposals import Proposals
 from .reads import Reads
 from .replication import Replication
@@ -82,7 +82,7 @@ class Raft:
         machine: Machine,
         watcher: Watcher,
         dice: random.Random,
-        settings: Settings,
+        settings: RaftSettings,
         now: float,
     ) -> None:
         check_contacts(contacts)
@@ -258,7 +258,7 @@ class Raft:
         # Who asks whether it may stand names the term after its own.
         self.witness.heard(peer, incarnation, message.term - isinstance(message, PreVote))
         match message:
-            case Append() | Heartbeat() | Offer():
+            case Append() | Heartbeat() | SnapshotOffer():
                 self.terms.from_leader(peer, message, now)
             case AppendAck() | HeartbeatAck() | PreVoteReply() | VoteReply():
                 self.terms.answered(peer, incarnation, message, now)
@@ -285,15 +285,15 @@ class Raft:
         """Replicate `data`. The reply is its index once applied, or None for "unknown"."""
         self.check_in_office()
         if self.node.transfer_to is not None:
-            raise Refused(f"leadership is going to {self.node.transfer_to}; try there")
+            raise CallRefused(f"leadership is going to {self.node.transfer_to}; try there")
         if self.node.full:
-            raise Refused(f"the disk of {self.me} is full; free space on it")
+            raise CallRefused(f"the disk of {self.me} is full; free space on it")
         if len(data) > self.journal.limits.entry:
             limit = self.journal.limits.entry
-            raise Refused(f"{len(data)} bytes are over the limit of {limit} for an entry")
+            raise CallRefused(f"{len(data)} bytes are over the limit of {limit} for an entry")
         waiting, limit = self.proposals.bytes, self.settings.waiting_bytes
         if waiting + len(data) > limit:
-            raise Refused(f"{waiting} bytes wait already, {limit} may; try again later")
+            raise CallRefused(f"{waiting} bytes wait already, {limit} may; try again later")
         self.proposals.add(kind, data, reply)
 
     def read(self, reply: Reply) -> None:
@@ -304,7 +304,7 @@ class Raft:
     def check_in_office(self) -> None:
         if not self.in_office or not self.node.leads:
             leads = self.known_leader or "not known"
-            raise Refused(f"{self.me} does not lead; the leader is {leads}")
+            raise CallRefused(f"{self.me} does not lead; the leader is {leads}")
 
     def staleness(self, now: float) -> float:
         """Return how old the applied state is at most, in seconds by this node's clock."""
@@ -341,19 +341,19 @@ class Raft:
         self.changes.change(self.changes.moving(name, address, client), now, reply)
 
     def admitting(self, name: str, client: str = "") -> Configuration:
-        """The members with this one; Refused if it may not be now."""
+        """The members with this one; CallRefused if it may not be now."""
         return self.changes.admitting(name, client)
 
     def removing(self, name: str) -> Configuration:
-        """The members without this one; Refused if it may not be now."""
+        """The members without this one; CallRefused if it may not be now."""
         return self.changes.removing(name)
 
     def moving(self, name: str, address: str, client: str) -> Configuration:
-        """The members with this one elsewhere; Refused if it may not be now."""
+        """The members with this one elsewhere; CallRefused if it may not be now."""
         return self.changes.moving(name, address, client)
 
     def transfer_target(self, target: str | None) -> str:
-        """Who would lead instead; Refused if nobody can, or not this one."""
+        """Who would lead instead; CallRefused if nobody can, or not this one."""
         return self.handover.choose(target)
 
     def make_snapshot(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .faults import Refused
+from .faults import CallRefused
 from .members import Members
 from .node_state import NodeState
 from .port import Reply
@@ -27,7 +27,7 @@ class Reads:
     def add(self, reply: Reply) -> None:
         """Answer once everything that was committed before this call is applied here."""
         if len(self.new) >= self.node.settings.reads_max:
-            raise Refused(f"{len(self.new)} reads wait already; try again later")
+            raise CallRefused(f"{len(self.new)} reads wait already; try again later")
         self.new.append(reply)
 
     def tick(self, now: float) -> None:

@@ -83,7 +83,7 @@ class Header:
         return zlib.crc32(f"{self.journal_id}/{self.number}".encode())
 
 
-class Record(NamedTuple):
+class DiskRecord(NamedTuple):
     """A record as found on disk."""
 
     offset: int
@@ -105,7 +105,7 @@ def encode(
     return b"".join((crc.to_bytes(4, "little"), head, payload)), crc
 
 
-def decode(data: bytes, offset: int, before: int | None = None) -> Record | None:
+def decode(data: bytes, offset: int, before: int | None = None) -> DiskRecord | None:
     """Return the record at `offset`, or None if there is no intact one after `before`."""
     if offset + RECORD.size > len(data):
         return None
@@ -116,7 +116,7 @@ def decode(data: bytes, offset: int, before: int | None = None) -> Record | None
     if zlib.crc32(memoryview(data)[offset + 4 : end]) != crc:
         return None
     payload = data[offset + RECORD.size : end]
-    return Record(offset, end, crc, kind, index, term, prev_term, payload)
+    return DiskRecord(offset, end, crc, kind, index, term, prev_term, payload)
 
 
 def seal_payload(journal_id: str, number: int, offset: int) -> bytes:

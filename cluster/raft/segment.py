@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .faults import Damaged
 from .port import Disk
-from .record import HEADER_BYTES, SEAL, Header, Record, decode, promised_beyond
+from .record import HEADER_BYTES, SEAL, DiskRecord, Header, decode, promised_beyond
 
 SUFFIX = ".segment"
 BLOCK = 64 << 10
@@ -26,7 +26,7 @@ class SegmentFound(NamedTuple):
     """What a segment holds: its records up to the first that is not intact."""
 
     header: Header
-    records: list[Record]
+    records: list[DiskRecord]
     end: int
     crc: int
     torn: int  # How many bytes behind `end` are not zero.

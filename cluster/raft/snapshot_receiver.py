@@ -10,7 +10,7 @@ from .incoming import Incoming
 from .journal import Journal
 from .manifest import Manifest, folder_of
 from .members import Members
-from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
+from .message import AppendAck, BadCopy, Chunk, Fetch, SnapshotOffer, WireError
 from .node_state import NodeState
 from .outbox import HelperJob, HelperJobs, Outbox
 from .port import Machine
@@ -169,7 +169,7 @@ def restore(machine: Machine, folder: str) -> None:
         ) from error
 
 
-def manifest_of(offer: Offer) -> Manifest:
+def manifest_of(offer: SnapshotOffer) -> Manifest:
     """Return the manifest on offer; WireError if no node that works would send it."""
     try:
         manifest = Manifest.decode(offer.manifest)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Set
 
 from .manifest import FileOf, Manifest
-from .message import BadCopy, Chunk, Fetch, Offer
+from .message import BadCopy, Chunk, Fetch, SnapshotOffer
 from .node_state import NodeState
 from .outbox import HelperJob, HelperJobs, Outbox
 from .port import Machine
@@ -59,7 +59,7 @@ class SnapshotSender:
                 progress.offered = 0
             else:
                 data = manifest.encode()
-                self.outbox.send(peer, Offer(self.node.term, data), len(data))
+                self.outbox.send(peer, SnapshotOffer(self.node.term, data), len(data))
 
     def make_snapshot(self) -> None:
         """Write the present state beside the journal, on the helper."""

@@ -17,8 +17,8 @@ from .message import (
     AppendAck,
     Heartbeat,
     HeartbeatAck,
-    Offer,
     PreVoteReply,
+    SnapshotOffer,
     Vote,
     VoteReply,
 )
@@ -29,7 +29,7 @@ from .reads import Reads
 from .replication import Replication
 from .snapshot_receiver import SnapshotReceiver, manifest_of
 
-FromLeader = Append | Heartbeat | Offer
+FromLeader = Append | Heartbeat | SnapshotOffer
 Answer = AppendAck | HeartbeatAck | PreVoteReply | VoteReply
 
 
@@ -88,7 +88,7 @@ class Terms:
 
     def from_leader(self, peer: str, message: FromLeader, now: float) -> None:
         """What only a leader sends. One whose term is over learns of ours and steps down."""
-        offered = manifest_of(message) if isinstance(message, Offer) else None
+        offered = manifest_of(message) if isinstance(message, SnapshotOffer) else None
         if not self.hear(peer, message.term, now):
             self.refuse(peer, message, now)
         elif isinstance(message, Append):

@@ -15,7 +15,7 @@ from .disk import FULL, LACKS
 from .disk_errors import disk_failed, lacking
 from .journal import Batch, Journal
 from .outbox import HelperJob, HelperJobs
-from .port import Settings, Steps
+from .port import LoopMeter, RaftSettings
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Core(Protocol):
     """What the threads work for."""
 
     me: str
-    settings: Settings
+    settings: RaftSettings
     journal: Journal
     jobs: HelperJobs
 
@@ -44,7 +44,7 @@ class Turns(Protocol):
     """The loop, as those see it whose work it waits for."""
 
     clock: Callable[[], float]
-    steps: Steps
+    steps: LoopMeter
     stopping: bool
 
     @property

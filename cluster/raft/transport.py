@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from .faults import Refused
+from .faults import CallRefused
 from .link import CROSSED, PING, Identity, Link, LinkLimits
 from .message import Append, Introduce, Message, WireError, encode
 
@@ -30,7 +30,7 @@ CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
 STRANGERS_MAX = 24  # Of these, who came and has not named itself yet.
 
 
-class Links:
+class PeerLinks:
     """All connections of a node. Not for threads."""
 
     def __init__(
@@ -80,7 +80,9 @@ class Links:
                 ssl_handshake_timeout=self.limits.hello_max if context else None,
             )  # fmt: skip
         except OSError as error:
-            raise Refused(f"cannot listen on {address}: {error}; choose another address") from error
+            raise CallRefused(
+                f"cannot listen on {address}: {error}; choose another address"
+            ) from error
         self._tasks[""] = loop.create_task(self._keep_pinging(), name="pings")
         return f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
@@ -266,8 +268,8 @@ class Links:
 
 
 def split(address: str) -> tuple[str, int]:
-    """Split host:port, or raise Refused."""
+    """Split host:port, or raise CallRefused."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or not host:
-        raise Refused(f"{address!r} is no address; write it as host:port")
+        raise CallRefused(f"{address!r} is no address; write it as host:port")
     return host.strip("[]"), int(port)

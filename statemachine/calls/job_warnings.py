@@ -22,7 +22,7 @@ COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebod
 def warnings(view: View, job: Job) -> list[str]:
     try:
         warned = next_time.plan_of(view, job).warnings
-    except next_time.Unreadable as unreadable:
+    except next_time.UnreadableSchedule as unreadable:
         warned = (str(unreadable),)
     else:
         warned = (*warned, *_nothing_ahead(view, job))
@@ -53,7 +53,7 @@ def _key_of_schedules(job: JobRecord) -> list[str]:
         return []
     try:
         concurrency_key.read(path, *concurrency_key.of_job(job.payload))
-    except concurrency_key.Unreadable as why:
+    except concurrency_key.UnreadableKey as why:
         return [
             f"the concurrency key {path!r} cannot be read from the job's payload ({why}), so its "
             "scheduled runs and those after other jobs all share one key; set the field, or write "

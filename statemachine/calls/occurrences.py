@@ -134,7 +134,7 @@ def _check_key(request: job_pb2.TriggerJobRequest, job: JobRecord) -> None:
     if not why and concurrency_key.is_path(key):
         try:
             _read_key(key, request, job)
-        except concurrency_key.Unreadable as unreadable:
+        except concurrency_key.UnreadableKey as unreadable:
             field = "payload"
             why = f"{unreadable}, and the concurrency key is {key}; set it in the payload"
             if not request.concurrency_key:

@@ -25,7 +25,7 @@ KEPT: Final = 256  # Keys of payloads that jobs have; a crowd of runs of one job
 PLACEHOLDER: Final = re.compile(r"\$?\{+\s*(?:payload\.)?(\w[\w.-]*)\s*\}+")
 
 
-class Unreadable(Exception):
+class UnreadableKey(Exception):
     """A payload does not hold the key, for people: why not."""
 
 
@@ -62,7 +62,7 @@ def of(view: View, run: Run) -> str:
         return key
     try:
         return read(key, *_payload(view, run))
-    except Unreadable:
+    except UnreadableKey:
         # Those that cannot be kept apart share one.
         return key
 
@@ -85,19 +85,19 @@ def of_job(stored: bytes | None) -> tuple[bytes, str]:
 
 @lru_cache(KEPT)
 def read(path: str, data: bytes, content_type: str) -> str:
-    """The key of a payload, or `Unreadable`."""
+    """The key of a payload, or `UnreadableKey`."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind and kind != "application/json" and not kind.endswith("+json"):
-        raise Unreadable(f"the payload is {content_type!r}, not JSON")
+        raise UnreadableKey(f"the payload is {content_type!r}, not JSON")
     if not data:
-        raise Unreadable("there is no payload")
+        raise UnreadableKey("there is no payload")
     try:
         value: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unreadable(f"the payload is no JSON ({error})") from None
+        raise UnreadableKey(f"the payload is no JSON ({error})") from None
     for name in path.removeprefix(PREFIX).split("."):
         if not isinstance(value, dict) or name not in value:
-            raise Unreadable(f"the payload has no {path.removeprefix(PREFIX)!r}")
+            raise UnreadableKey(f"the payload has no {path.removeprefix(PREFIX)!r}")
         value = value[name]
     return f"{path}={_text(path, value)}"
 
@@ -107,13 +107,13 @@ def _text(path: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int):
-        raise Unreadable(f"{name!r} is no text, whole number, true or false")
+        raise UnreadableKey(f"{name!r} is no text, whole number, true or false")
     if isinstance(value, int) and value.bit_length() > 64:
-        raise Unreadable(f"{name!r} is a whole number of more than 64 bits")
+        raise UnreadableKey(f"{name!r} is a whole number of more than 64 bits")
     text = str(value)
     if not 1 <= len(text) <= limits.LIMIT_KEY_CHARS:
         most = limits.LIMIT_KEY_CHARS
-        raise Unreadable(f"{name!r} has {len(text)} characters; a key has 1 to {most}")
+        raise UnreadableKey(f"{name!r} has {len(text)} characters; a key has 1 to {most}")
     if any(char < " " or char == "\x7f" for char in text):
-        raise Unreadable(f"{name!r} has a control character")
+        raise UnreadableKey(f"{name!r} has a control character")
     return text

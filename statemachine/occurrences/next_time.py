@@ -31,7 +31,7 @@ BROKEN = Status.STATE_BROKEN
 LEFT_OUT_MS = 15 * limits.SECOND_MS
 
 
-class Unreadable(Exception):
+class UnreadableSchedule(Exception):
     """A job that was accepted cannot be computed here: this build has other zones, or reads
     schedules otherwise than the one that accepted it."""
 
@@ -54,9 +54,9 @@ def plan_of(view: View, job: Job) -> Plan:
         )
     except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
         why = f"its schedule cannot be read here: {type(error).__name__}: {error}"
-        raise Unreadable(why) from error
+        raise UnreadableSchedule(why) from error
     if not isinstance(plan, Plan):
-        raise Unreadable(f"its schedule cannot be read here: {_in_words(plan[0])}")
+        raise UnreadableSchedule(f"its schedule cannot be read here: {_in_words(plan[0])}")
     if shape.is_common:
         view.restored[place] = plan
     return plan
@@ -72,7 +72,7 @@ def is_readable(view: View, job: Job) -> bool:
     """Whether its schedules can be computed here."""
     try:
         plan_of(view, job)
-    except Unreadable:
+    except UnreadableSchedule:
         return False
     return True
 
@@ -97,7 +97,7 @@ def _days_of(view: View, key: bytes, record: CalendarRecord) -> CalendarDays:
     try:
         days = read_calendar(record.settings)
     except ValueError as error:
-        raise Unreadable(f"the calendar {record.settings.name}: {error}") from error
+        raise UnreadableSchedule(f"the calendar {record.settings.name}: {error}") from error
     known[key] = (record, record.version, days)
     return days
 

@@ -46,7 +46,7 @@ def show(view: View, job: Job, status: job_pb2.JobStatus) -> None:
         return
     try:
         ahead = upcoming(view, job)
-    except next_time.Unreadable:
+    except next_time.UnreadableSchedule:
         # The warnings of the job and its explanation say so.
         return
     status.left_out = ahead.left_out

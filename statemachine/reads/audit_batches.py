@@ -115,7 +115,7 @@ def findings(
         doubt = "" if is_whole else "what was decided on with it is more than an audit looks at"
         if evidence.calendars_ms >= decided_ms:
             doubt = "a calendar that was changed since may have left another out"
-        for finding in Batch(policies, decided_ms, late, in_time, awaits).findings():
+        for finding in AuditBatch(policies, decided_ms, late, in_time, awaits).findings():
             if doubt:
                 finding.verdict, finding.reason = UNJUDGED, f"{finding.reason}; but {doubt}"
             yield finding
@@ -218,7 +218,7 @@ def _waiting(state: StateRecord, plan: Plan) -> Iterator[Item]:
 
 
 @dataclass(slots=True)
-class Batch:
+class AuditBatch:
     """What was decided on at one instant."""
 
     policies: Policies

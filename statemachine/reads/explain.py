@@ -383,7 +383,7 @@ def _next(view: View, job: Job) -> Obstacles:
         return
     try:
         ahead = upcoming.upcoming(view, job)
-    except next_time.Unreadable as unreadable:
+    except next_time.UnreadableSchedule as unreadable:
         yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
         return
     if not ahead.scheduled_ms:

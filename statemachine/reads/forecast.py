@@ -172,7 +172,7 @@ def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
             continue
         try:
             dues = _dues(view, jid, state, end_ms, left)
-        except next_time.Unreadable:
+        except next_time.UnreadableSchedule:
             # When it is due nobody can say here; its status says so.
             continue
         for due_ms in dues:

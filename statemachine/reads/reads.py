@@ -98,7 +98,7 @@ def read(view: View, request: Message, workers: Workers = ()) -> Message | Rejec
         return READS[type(request)](view, request, workers)
     except Refused as refused:
         return refused.rejection
-    except next_time.Unreadable as unreadable:
+    except next_time.UnreadableSchedule as unreadable:
         # The node that accepted it had other zones, or reads schedules otherwise.
         job = getattr(request, "job", "")
         return Rejection(

@@ -9,7 +9,7 @@ To set aside must not fail itself, so it looks at as little as it can.
 
 Table `K` says why. `RepairJob`, or a change of its spec, puts a job back where it stood. A schedule
 that this build cannot compute (a zone that it lacks) is such a failure too, with words for people:
-`next_time.Unreadable`.
+`next_time.UnreadableSchedule`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def repair(view: View, request: job_pb2.RepairJobRequest, actor: str) -> job_pb2
     if record is not None:
         try:
             next_time.plan_of(view, job)
-        except next_time.Unreadable as unreadable:
+        except next_time.UnreadableSchedule as unreadable:
             raise refusal(definition, str(unreadable)) from None
         bring_back(view, job, record)
         if job.state.state != next_time.DELETING:

@@ -51,7 +51,7 @@ EVERY_MIN_MS: Final = 1000
 EVERY_MAX_MS: Final = 3660 * 86_400_000  # Ten years of 366 days.
 
 
-class Field(NamedTuple):
+class CronField(NamedTuple):
     """One place in an expression."""
 
     name: str
@@ -60,18 +60,20 @@ class Field(NamedTuple):
     allowed: str
 
 
-SECOND: Final = Field("second", 0, 59, "0-59")
-MINUTE: Final = Field("minute", 0, 59, "0-59")
-HOUR: Final = Field("hour", 0, 23, "0-23")
-DAY: Final = Field(
+SECOND: Final = CronField("second", 0, 59, "0-59")
+MINUTE: Final = CronField("minute", 0, 59, "0-59")
+HOUR: Final = CronField("hour", 0, 23, "0-23")
+DAY: Final = CronField(
     "day of month",
     1,
     31,
     "1-31, L (last day), L-3 (three days before), 15W (nearest weekday), LW or ?",
 )
-MONTH: Final = Field("month", 1, 12, "1-12 or jan-dec")
-WEEKDAY: Final = Field("day of week", 0, 6, "0-7 (0 and 7 are Sunday), sun-sat, fri#2, friL or ?")
-YEAR: Final = Field("year", 1970, 2099, "1970-2099")
+MONTH: Final = CronField("month", 1, 12, "1-12 or jan-dec")
+WEEKDAY: Final = CronField(
+    "day of week", 0, 6, "0-7 (0 and 7 are Sunday), sun-sat, fri#2, friL or ?"
+)
+YEAR: Final = CronField("year", 1970, 2099, "1970-2099")
 FIVE: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 LAYOUTS: Final = {5: FIVE, 6: (SECOND, *FIVE), 7: (SECOND, *FIVE, YEAR)}
 SPREAD_DAY_MAX: Final = 28
@@ -205,7 +207,7 @@ def refuse_word(word: str) -> Refusal:
     )
 
 
-def place(text: str, field: Field, seed: str) -> str | Refusal:
+def place(text: str, field: CronField, seed: str) -> str | Refusal:
     """Replace every `H` of one field by the numbers it stands for."""
     parts = text.split(",")
     for at, part in enumerate(parts):
@@ -258,7 +260,7 @@ def _read(text: str, hour_kind: HourKind) -> Cron | Refusal:
     return Cron(" ".join(items), fields, tuple(_warnings(layout, items, fields)))
 
 
-def _parse(items: Sequence[str], layout: Sequence[Field], hour_kind: HourKind) -> CronFields:
+def _parse(items: Sequence[str], layout: Sequence[CronField], hour_kind: HourKind) -> CronFields:
     """Have croniter read what it can, and add the rest; it raises what is wrong."""
     known = [_unwrapped(*place) for place in zip(layout, items, strict=True)]
     day, weekday = layout.index(DAY), layout.index(WEEKDAY)
@@ -306,13 +308,13 @@ def _single_part(part: str) -> str:
     return match[1] + (match[3] or "")
 
 
-def _unwrapped(field: Field, item: str) -> str:
+def _unwrapped(field: CronField, item: str) -> str:
     """Write steps over a range that runs backwards as the values that it names: croniter counts one
     too many where it goes on from the end of the field."""
     return ",".join(_unwrapped_part(field, part) for part in item.split(","))
 
 
-def _unwrapped_part(field: Field, part: str) -> str:
+def _unwrapped_part(field: CronField, part: str) -> str:
     match = STEPPED.fullmatch(part)
     bounds = (_bound(match[1]), _bound(match[2])) if match else ()
     if match is None or not all(bound.isdecimal() for bound in bounds):
@@ -331,7 +333,7 @@ def _bound(text: str) -> str:
     return number.lstrip("0") or "0"
 
 
-def _explain(layout: Sequence[Field], items: Sequence[str], error: Exception) -> Refusal:
+def _explain(layout: Sequence[CronField], items: Sequence[str], error: Exception) -> Refusal:
     """Find the field that croniter does not like, since its own words rarely say so."""
     for at, (field, item) in enumerate(zip(layout, items, strict=True)):
         alone = ["*"] * len(items)
@@ -346,7 +348,7 @@ def _explain(layout: Sequence[Field], items: Sequence[str], error: Exception) ->
     return wrong(str(error) or "the fields do not fit together")
 
 
-def _instead(field: Field, item: str) -> str:
+def _instead(field: CronField, item: str) -> str:
     if field is WEEKDAY and re.fullmatch(r"[0-7]#l", item):
         return f"{item[0]}L (the last such day of the month)"
     if field is WEEKDAY and item == "l":
@@ -412,7 +414,7 @@ def _fields(parsed: croniter, written: Written, hour_kind: HourKind) -> CronFiel
     )
 
 
-def _numbers(values: Sequence[int | str], field: Field) -> tuple[int, ...]:
+def _numbers(values: Sequence[int | str], field: CronField) -> tuple[int, ...]:
     if "*" in values:
         return tuple(range(field.low, field.high + 1))
     return tuple(sorted(int(value) for value in values))
@@ -422,7 +424,7 @@ def _bits(values: Iterable[int | str]) -> int:
     return sum(1 << value for value in values if isinstance(value, int))
 
 
-def _warnings(layout: Sequence[Field], items: Sequence[str], fields: CronFields) -> list[str]:
+def _warnings(layout: Sequence[CronField], items: Sequence[str], fields: CronFields) -> list[str]:
     found = []
     for field, item in zip(layout, items, strict=True):
         for part in item.split(","):
@@ -468,7 +470,7 @@ def _warn_of_days(day: str, weekday: str, fields: CronFields) -> list[str]:
     return found
 
 
-def _warn_of_wrap(field: Field, part: str) -> list[str]:
+def _warn_of_wrap(field: CronField, part: str) -> list[str]:
     match = RANGE.fullmatch(part)
     if match is None or field not in (SECOND, MINUTE, DAY):
         return []
@@ -483,7 +485,7 @@ def _warn_of_wrap(field: Field, part: str) -> list[str]:
     ]
 
 
-def _warn_of_step(field: Field, part: str) -> list[str]:
+def _warn_of_step(field: CronField, part: str) -> list[str]:
     match = STEP.fullmatch(part)
     if match is None:
         return []

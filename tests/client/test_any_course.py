@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from raftsched.client.course import Course
 from raftsched.client.endpoints import Endpoints
 from raftsched.client.errors import CallerError, OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.client.refusals import Failure
+from raftsched.client.refusals import FailedTry
 from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2, run_pb2
 
@@ -23,14 +23,14 @@ REASONS = (
     "BACKLOG_FULL", "DISK_FULL", "LEADER_CHANGED", "COMMIT_TIMEOUT", "JOB_EXISTS",
 )  # fmt: skip
 SILENT = (
-    Failure("UNAVAILABLE", "Socket closed"),
-    Failure("UNAVAILABLE", "failed to connect to all addresses"),
-    Failure("CANCELLED", "CANCELLED"),
-    Failure("UNKNOWN", "Unexpected"),
-    Failure("INTERNAL", "Received RST_STREAM with error code 2"),
+    FailedTry("UNAVAILABLE", "Socket closed"),
+    FailedTry("UNAVAILABLE", "failed to connect to all addresses"),
+    FailedTry("CANCELLED", "CANCELLED"),
+    FailedTry("UNKNOWN", "Unexpected"),
+    FailedTry("INTERNAL", "Received RST_STREAM with error code 2"),
 )
 refusals = st.builds(
-    lambda reason, wait, leader: Failure("UNAVAILABLE", "no", reason, {}, (), wait, leader),
+    lambda reason, wait, leader: FailedTry("UNAVAILABLE", "no", reason, {}, (), wait, leader),
     st.sampled_from(REASONS),
     st.sampled_from([None, 0.0, 0.2, 5.0]),
     st.sampled_from(["", "a:1", "d:1"]),
@@ -49,19 +49,19 @@ class End:
 
     at: float
     error: RaftschedError
-    seen: list[Failure]
+    seen: list[FailedTry]
 
 
-def follow(request: Message, timeout: float, told: list[tuple[Failure, float]]) -> End:
+def follow(request: Message, timeout: float, told: list[tuple[FailedTry, float]]) -> End:
     """Nobody ever answers: first the given things happen, then every try lasts its time."""
     kind = method_of(type(request))
     course = Course(kind, request, Endpoints(NODES), started=0.0, timeout=timeout)
-    now, tries, seen = 0.0, 0, list[Failure]()
+    now, tries, seen = 0.0, 0, list[FailedTry]()
     while True:
         attempt = course.next_try(now)
         tries += 1
         assert tries <= TRIES_MAX
-        failure, share = told.pop(0) if told else (Failure("DEADLINE_EXCEEDED", "late"), 1.0)
+        failure, share = told.pop(0) if told else (FailedTry("DEADLINE_EXCEEDED", "late"), 1.0)
         assert attempt.timeout <= max(timeout - now, 0.001)
         now += attempt.timeout * share
         seen.append(failure)
@@ -75,7 +75,7 @@ def follow(request: Message, timeout: float, told: list[tuple[Failure, float]]) 
 
 @given(st.sampled_from(REQUESTS), st.floats(0.01, 60.0), happenings)
 def test_every_call_ends_in_time_with_the_right_word(
-    request: Message, timeout: float, told: list[tuple[Failure, float]]
+    request: Message, timeout: float, told: list[tuple[FailedTry, float]]
 ) -> None:
     end = follow(request, timeout, told)
 

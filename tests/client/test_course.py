@@ -24,25 +24,25 @@ from raftsched.client.errors import (
     SessionLost,
     Unavailable,
 )
-from raftsched.client.refusals import BY_CODE, BY_REASON, Failure, failure
+from raftsched.client.refusals import BY_CODE, BY_REASON, FailedTry, failure
 from raftsched.proto.contract import Next, method_of, methods, reasons
 from raftsched.proto.v1 import cluster_pb2, job_pb2, run_pb2, worker_pb2
 
 WRITE = job_pb2.CreateJobRequest(request_id="r")
 READ = job_pb2.GetJobRequest()
-BROKEN = Failure("UNAVAILABLE", "Socket closed")
-GIVEN_UP = Failure("CANCELLED", "CANCELLED")
-REFUSED = Failure("UNAVAILABLE", "failed to connect to all addresses; last error: refused")
-DISTRUST = Failure(
+BROKEN = FailedTry("UNAVAILABLE", "Socket closed")
+GIVEN_UP = FailedTry("CANCELLED", "CANCELLED")
+REFUSED = FailedTry("UNAVAILABLE", "failed to connect to all addresses; last error: refused")
+DISTRUST = FailedTry(
     "UNAVAILABLE",
     "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls handshake "
     "failed: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate",
 )
-LATE = Failure("DEADLINE_EXCEEDED", "Deadline Exceeded")
+LATE = FailedTry("DEADLINE_EXCEEDED", "Deadline Exceeded")
 
 
-def refusal(reason: str, code: str = "UNAVAILABLE", **more: object) -> Failure:
-    return Failure(code, "no", reason, **more)  # type: ignore[arg-type]
+def refusal(reason: str, code: str = "UNAVAILABLE", **more: object) -> FailedTry:
+    return FailedTry(code, "no", reason, **more)  # type: ignore[arg-type]
 
 
 def course(
@@ -70,7 +70,7 @@ def test_each_try_asks_the_next_node() -> None:
     assert asked == ["a:1", "b:1", "c:1"] * 2
 
 
-def elsewhere(addresses: str) -> Failure:
+def elsewhere(addresses: str) -> FailedTry:
     return refusal("NAMESPACE_ELSEWHERE", "FAILED_PRECONDITION", values={"addresses": addresses})
 
 
@@ -247,7 +247,7 @@ def test_waits_grow_differ_and_have_a_cap() -> None:
     assert BACKOFF_CAP_S / 2 <= one[-1] <= BACKOFF_CAP_S
 
 
-def _wait(tried: Course, said: Failure) -> float:
+def _wait(tried: Course, said: FailedTry) -> float:
     tried.next_try(0.0)
     return tried.failed(said, 0.0)
 
@@ -265,7 +265,7 @@ def test_no_wait_is_no_wait_at_all() -> None:
 # What is told.
 
 
-def last_word(tried: Course, *said: Failure, now: float = 31.0) -> RaftschedError:
+def last_word(tried: Course, *said: FailedTry, now: float = 31.0) -> RaftschedError:
     """What the caller is told when the last of these comes after the deadline."""
     for one in said[:-1]:
         tried.next_try(0.0)
@@ -293,7 +293,7 @@ def test_one_try_that_may_have_done_it_makes_the_outcome_unknown() -> None:
         (WRITE, refusal("DISK_FULL", "RESOURCE_EXHAUSTED"), Unavailable),
         (
             WRITE,
-            Failure("RESOURCE_EXHAUSTED", "Too many pending requests for this server"),
+            FailedTry("RESOURCE_EXHAUSTED", "Too many pending requests for this server"),
             RateLimited,
         ),
         (WRITE, BROKEN, OutcomeUnknown),
@@ -306,7 +306,7 @@ def test_one_try_that_may_have_done_it_makes_the_outcome_unknown() -> None:
     ],
 )
 def test_the_deadline_tells_whether_anything_was_done(
-    request_: Message, said: Failure, told: type[RaftschedError]
+    request_: Message, said: FailedTry, told: type[RaftschedError]
 ) -> None:
     assert type(last_word(course(request_), said)) is told
 
@@ -321,14 +321,14 @@ def test_the_deadline_tells_whether_anything_was_done(
         (refusal("QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"), QuotaExceeded),
         (refusal("FORBIDDEN", "PERMISSION_DENIED"), Forbidden),
         (refusal("REVISION_GONE", "OUT_OF_RANGE"), RevisionGone),
-        (Failure("RESOURCE_EXHAUSTED", "Received message larger than max"), InvalidArgument),
+        (FailedTry("RESOURCE_EXHAUSTED", "Received message larger than max"), InvalidArgument),
         # A fault of the server, which says nothing about what was done.
-        (Failure("UNKNOWN", "Unexpected <class 'KeyError'>"), OutcomeUnknown),
-        (Failure("INTERNAL", "it broke"), OutcomeUnknown),
+        (FailedTry("UNKNOWN", "Unexpected <class 'KeyError'>"), OutcomeUnknown),
+        (FailedTry("INTERNAL", "it broke"), OutcomeUnknown),
     ],
 )
 def test_what_no_other_try_can_change_is_told_at_once(
-    said: Failure, told: type[RaftschedError]
+    said: FailedTry, told: type[RaftschedError]
 ) -> None:
     error = last_word(course(), said, now=0.0)
 
@@ -371,11 +371,11 @@ def test_silence_of_another_node_is_told_as_it_is() -> None:
 
 
 def test_a_fault_of_the_server_in_a_read_is_no_unknown_outcome() -> None:
-    assert type(last_word(course(READ), Failure("UNKNOWN", "x"), now=0.0)) is Unavailable
+    assert type(last_word(course(READ), FailedTry("UNKNOWN", "x"), now=0.0)) is Unavailable
 
 
 def test_a_stream_that_was_reset_is_tried_again() -> None:
-    assert _wait(course(), Failure("INTERNAL", "Received RST_STREAM with error code 2")) > 0.0
+    assert _wait(course(), FailedTry("INTERNAL", "Received RST_STREAM with error code 2")) > 0.0
 
 
 def test_one_try_is_one_try() -> None:

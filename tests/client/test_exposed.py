@@ -7,8 +7,8 @@ import pytest
 from raftsched.client import AsyncClient, Client, Tls, Worker
 from raftsched.client.course import Course
 from raftsched.client.endpoints import Endpoints, is_loopback
-from raftsched.client.links import Exposed, Links
-from raftsched.client.refusals import Failure
+from raftsched.client.links import ClientLinks, Exposed
+from raftsched.client.refusals import FailedTry
 from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2
 
@@ -46,7 +46,7 @@ def test_nor_to_a_leader_that_a_refusal_names() -> None:
     request = job_pb2.GetJobRequest(job="a")
     course = Course(method_of(type(request)), request, known, started=0.0, timeout=30.0)
     course.next_try(0.0)
-    course.failed(Failure("UNAVAILABLE", "no", "NOT_LEADER", leader="10.0.0.9:7400"), 0.0)
+    course.failed(FailedTry("UNAVAILABLE", "no", "NOT_LEADER", leader="10.0.0.9:7400"), 0.0)
     assert course.next_try(0.0).address == "127.0.0.1:1"
 
 
@@ -55,7 +55,7 @@ def test_nor_is_the_token_of_a_single_call() -> None:
     client = Client("10.0.0.9:7400")
     with pytest.raises(Exposed):
         client.call(request, token="secret", timeout=0.1)
-    links = Links("127.0.0.1:1", namespace="", timeout=1.0, token=None, tls=None)
+    links = ClientLinks("127.0.0.1:1", namespace="", timeout=1.0, token=None, tls=None)
     links.endpoints.learn("10.0.0.9:7400")
     course = links.begin(request, {"token": "secret"})
     assert course.next_try(0.0).address == "127.0.0.1:1"

@@ -253,7 +253,7 @@ def test_a_limit_that_is_raised_lets_runs_of_each_value_go_on(machine: Machine) 
 def test_any_payload_gives_a_bounded_key_or_a_word(value: object) -> None:
     try:
         key = concurrency_key.read("payload.a.b", json.dumps({"a": value}).encode(), "")
-    except concurrency_key.Unreadable:
+    except concurrency_key.UnreadableKey:
         return
     assert isinstance(value, dict)
     text = key.removeprefix("payload.a.b=")

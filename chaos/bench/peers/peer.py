@@ -19,7 +19,7 @@ Number = float | int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peer:
+class PeerSystem:
     """One system; `program` lies beside this file and puts the load on it."""
 
     name: str
@@ -37,7 +37,7 @@ class Peer:
 # Each with the settings that were its best in measurements on two cores (design.md, section 7), and
 # the versions they were measured with.
 PEERS = {
-    "pgqueuer": Peer(
+    "pgqueuer": PeerSystem(
         name="pgqueuer",
         packages=("pgqueuer==1.6.0", "asyncpg==0.32.0"),
         program="pgqueuer.py",
@@ -45,7 +45,7 @@ PEERS = {
         # Its loop looks again after 100 ms at the soonest, so a shorter poll would change nothing.
         steady={"batch_size": 200, "poll_s": 0.1},
     ),
-    "graphile": Peer(
+    "graphile": PeerSystem(
         name="graphile",
         packages=("graphile-worker@0.17.3",),
         program="graphile.js",
@@ -56,7 +56,7 @@ PEERS = {
 }
 
 
-def missing(peer: Peer) -> str:
+def missing(peer: PeerSystem) -> str:
     """What this machine lacks for it; nothing when empty."""
     if peer.on_node_js and not (shutil.which("node") and shutil.which("npm")):
         return "it needs Node.js (node and npm), which are not on the path"
@@ -69,13 +69,13 @@ def cache() -> Path:
     return Path(home) / "raftsched" / "peers"
 
 
-def kit_name(peer: Peer) -> str:
+def kit_name(peer: PeerSystem) -> str:
     """A folder's name that says all that decides what is in it."""
     runtime = "node" if peer.on_node_js else f"python{sys.version_info[0]}.{sys.version_info[1]}"
     return "-".join([*peer.packages, runtime]).replace("==", "-").replace("@", "-")
 
 
-def installed(peer: Peer, logs: Path) -> Path:
+def installed(peer: PeerSystem, logs: Path) -> Path:
     """Its folder, made at the first time: a virtual environment, or one with node_modules."""
     kit = cache() / kit_name(peer)
     if ready(peer, kit):
@@ -97,11 +97,11 @@ def installed(peer: Peer, logs: Path) -> Path:
     return kit
 
 
-def ready(peer: Peer, kit: Path) -> bool:
+def ready(peer: PeerSystem, kit: Path) -> bool:
     return (kit / ("node_modules" if peer.on_node_js else "bin/python")).exists()
 
 
-def steps(peer: Peer, kit: Path, logs: Path) -> list[Process]:
+def steps(peer: PeerSystem, kit: Path, logs: Path) -> list[Process]:
     log = logs / f"install-{peer.name}.log"
     if peer.on_node_js:
         npm = shutil.which("npm") or "npm"
@@ -120,7 +120,7 @@ def steps(peer: Peer, kit: Path, logs: Path) -> list[Process]:
 
 
 def put_load(
-    peer: Peer, kit: Path, servers: Postgres, asked: Mapping[str, object], seconds: float
+    peer: PeerSystem, kit: Path, servers: Postgres, asked: Mapping[str, object], seconds: float
 ) -> dict[str, Number]:
     """Put the load on it; what its program found."""
     here = str(Path(__file__).parent / peer.program)

@@ -54,7 +54,7 @@ def work(asked: dict[str, Any], begun: Any, late: Any) -> None:  # noqa: ANN401
     uvloop.run(serve())
 
 
-class Driver:
+class PgQueuerLoad:
     """Inserts, and waits until all is done."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ class Driver:
 
 
 def main() -> None:
-    driver = Driver(json.loads(sys.argv[1]))
+    driver = PgQueuerLoad(json.loads(sys.argv[1]))
     asyncio.run(driver.install())
     driver.start()
     try:

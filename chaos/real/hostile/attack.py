@@ -1,7 +1,8 @@
 """What an attack is, and the table of all of them.
 
-An attack that a caller can make runs in a process of its own (`attacker.py`) and has a `Field`. One
-that an operator or a disk makes needs a hand on the nodes and runs in the harness (`hands.py`).
+An attack that a caller can make runs in a process of its own (`attacker.py`) and has a
+`HostileCaller`. One that an operator or a disk makes needs a hand on the nodes and runs in the
+harness (`hands.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .field import Field
+    from .field import HostileCaller
     from .stand import Stand
 
-Call = Callable[["Field"], Awaitable[None]]
+Call = Callable[["HostileCaller"], Awaitable[None]]
 Deed = Callable[["Stand"], Awaitable[None]]
 
 

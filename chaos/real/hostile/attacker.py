@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 
 from . import table
-from .field import Field, Found, Refused, Told
+from .field import AttackBrief, AttackFindings, AttackNotPlayed, HostileCaller
 
 NICE = 19
 
 
-async def play(told: Told) -> Found:
+async def play(told: AttackBrief) -> AttackFindings:
     """Play it to its end, or until it is broken off."""
-    field = Field(told)
+    field = HostileCaller(told)
     attack = table.ATTACKS[told.name]
     assert attack.call is not None, f"{told.name} is nothing that a caller does"
     await field.start()
@@ -31,7 +31,7 @@ async def play(told: Told) -> Found:
             await attack.call(field)
     except TimeoutError:
         field.wrong(f"the attack was broken off after {told.limit:.0f} s")
-    except Refused as error:
+    except AttackNotPlayed as error:
         field.wrong(f"it could not be played: {error}")
     finally:
         await field.stop()
@@ -45,13 +45,13 @@ def main() -> None:
     os.nice(NICE)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    told = msgspec.json.decode(told_path.read_bytes(), type=Told)
+    told = msgspec.json.decode(told_path.read_bytes(), type=AttackBrief)
     try:
         found = asyncio.run(play(told))
     except Exception as error:
         # The attack itself is wrong, which must not be taken for a cluster that held.
         traceback.print_exc()
-        found = Found(wrong=[f"the attack failed: {type(error).__name__}: {error}"])
+        found = AttackFindings(wrong=[f"the attack failed: {type(error).__name__}: {error}"])
     found_path.write_bytes(msgspec.json.encode(found))
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from ....proto.v1 import calendar_pb2, cluster_pb2, event_pb2, job_pb2, run_pb2
 from .attack import attack
-from .field import MESSAGE_MAX, Field
+from .field import MESSAGE_MAX, HostileCaller
 
 CREATE = "/raftsched.v1.JobService/CreateJob"
 IMPORT = "/raftsched.v1.JobService/ImportJobs"
@@ -25,7 +25,7 @@ def payload(size: int) -> bytes:
 
 
 @attack("P1", 4)
-async def refused_calls(field: Field) -> None:
+async def refused_calls(field: HostileCaller) -> None:
     """300 calls of 256 KiB without a token, one after the other."""
     body = payload(BIG)
     for _ in range(300):
@@ -35,7 +35,7 @@ async def refused_calls(field: Field) -> None:
 
 
 @attack("P4", 4)
-async def refused_crowd(field: Field) -> None:
+async def refused_crowd(field: HostileCaller) -> None:
     """Ten callers without a token, with 4 MiB each, again and again, at all nodes."""
     body = payload(FULL)
     channels = [field.new_channel(number % len(field.fronts)) for number in range(10)]
@@ -51,7 +51,7 @@ async def refused_crowd(field: Field) -> None:
 
 
 @attack("S2", 4)
-async def empty_jobs(field: Field) -> None:
+async def empty_jobs(field: HostileCaller) -> None:
     """Imports that are nothing but 130,000 or 2,000,000 empty jobs, ten at once, with a token."""
 
     async def call(number: int) -> None:
@@ -65,7 +65,7 @@ async def empty_jobs(field: Field) -> None:
 
 
 @attack("S2", 3)
-async def nested_bodies(field: Field) -> None:
+async def nested_bodies(field: HostileCaller) -> None:
     """Messages nested a hundred thousand deep, and fields that no contract knows."""
     deep = b""
     for _ in range(2_000):
@@ -86,7 +86,7 @@ async def nested_bodies(field: Field) -> None:
 
 
 @attack("-", 3)
-async def huge_metadata(field: Field) -> None:
+async def huge_metadata(field: HostileCaller) -> None:
     """Tokens of 4 KiB, metadata near gRPC's limit, and bytes that are no text."""
 
     async def call(number: int) -> None:
@@ -101,7 +101,7 @@ async def huge_metadata(field: Field) -> None:
 
 
 @attack("-", 3)
-async def unknown_methods(field: Field) -> None:
+async def unknown_methods(field: HostileCaller) -> None:
     """Calls of methods that are not there, and of streams as if they were none."""
     paths = ("/raftsched.v1.JobService/Nothing", "/", "/raftsched.v1.WorkerService/Work",
              "/raftsched.v1.EventService/WatchEvents", "/raftsched.v1.ClusterService/Backup",
@@ -115,7 +115,7 @@ async def unknown_methods(field: Field) -> None:
 
 
 @attack("-", 4)
-async def evil_filters(field: Field) -> None:
+async def evil_filters(field: HostileCaller) -> None:
     """Filters of many words and stars, over all of a namespace."""
     names = [f"{'a' * 60}-{number}" for number in range(2_000)]
     await field.load(field.job(name) for name in names)
@@ -138,7 +138,7 @@ async def evil_filters(field: Field) -> None:
 
 
 @attack("-", 3)
-async def evil_pages(field: Field) -> None:
+async def evil_pages(field: HostileCaller) -> None:
     """Page tokens that are garbage, sizes below zero, revisions from the future."""
 
     async def call(number: int) -> None:
@@ -158,7 +158,7 @@ async def evil_pages(field: Field) -> None:
 
 
 @attack("-", 3)
-async def odd_values(field: Field) -> None:
+async def odd_values(field: HostileCaller) -> None:
     """Instants, durations and numbers at the ends of their types, in all fields of a job."""
     most, least = (1 << 63) - 1, -(1 << 63)
 
@@ -193,7 +193,7 @@ async def odd_values(field: Field) -> None:
 
 
 @attack("-", 4)
-async def endless_schedules(field: Field) -> None:
+async def endless_schedules(field: HostileCaller) -> None:
     """Previews of schedules that hardly ever or never fire, beside calendars that leave out all."""
     calendar = calendar_pb2.Calendar(namespace=field.namespace, name="all")
     for day in range(7):
@@ -220,7 +220,7 @@ async def endless_schedules(field: Field) -> None:
 
 
 @attack("-", 3)
-async def admin_calls(field: Field) -> None:
+async def admin_calls(field: HostileCaller) -> None:
     """A tenant asks for what only an admin of the cluster may do."""
     asked = (
         cluster_pb2.RemoveNodeRequest(node="n1"), cluster_pb2.TakeSnapshotRequest(),

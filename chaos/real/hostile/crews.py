@@ -9,8 +9,8 @@ from contextlib import suppress
 from ....proto.v1 import access_pb2, namespace_pb2, options_pb2, run_pb2, worker_pb2
 from . import http2
 from .attack import attack
-from .field import Field, Stream
-from .hand import Hand, working
+from .field import HostileCaller, Stream
+from .hand import HostileWorker, working
 
 WORK = "/raftsched.v1.WorkerService/Work"
 LANES = 10_000
@@ -19,7 +19,7 @@ STREAMS_OF_ONE = 500  # On one connection.
 
 
 @attack("P11, C12", 6)
-async def many_lanes(field: Field) -> None:
+async def many_lanes(field: HostileCaller) -> None:
     """10,000 jobs that each ask for a worker label of their own, with a run each; one worker."""
     jobs = []
     for number in range(LANES):
@@ -33,7 +33,7 @@ async def many_lanes(field: Field) -> None:
 
 
 @attack("S8", 5)
-async def clumsy_hellos(field: Field) -> None:
+async def clumsy_hellos(field: HostileCaller) -> None:
     """A hundred workers with 32 labels, 32 queues and 1,000 handlers each, some of them twice."""
 
     def hello(number: int) -> worker_pb2.WorkRequest:
@@ -50,7 +50,7 @@ async def clumsy_hellos(field: Field) -> None:
 
 
 async def keep(
-    field: Field, first: Callable[[int], worker_pb2.WorkRequest], number: int,
+    field: HostileCaller, first: Callable[[int], worker_pb2.WorkRequest], number: int,
     more: Callable[[int], worker_pb2.WorkRequest] | None = None, role: str = "worker",
 ) -> None:  # fmt: skip
     """Hold a stream open, and say more on it as often as it takes it."""
@@ -76,7 +76,7 @@ async def keep(
 
 
 @attack("S3", 5)
-async def silent_streams(field: Field) -> None:
+async def silent_streams(field: HostileCaller) -> None:
     """3,000 Work streams that never say hello, half of them without a token."""
     connections = []
     for number in range(SILENT // STREAMS_OF_ONE):
@@ -96,7 +96,7 @@ async def silent_streams(field: Field) -> None:
 
 
 @attack("S3", 4)
-async def half_messages(field: Field) -> None:
+async def half_messages(field: HostileCaller) -> None:
     """1,000 calls whose message is announced with 4 MiB and ends after a few bytes."""
     connections = []
     for number in range(10):
@@ -117,7 +117,7 @@ async def half_messages(field: Field) -> None:
         connection.close()
 
 
-def greeting(field: Field, held: int = 0) -> Callable[[int], worker_pb2.WorkRequest]:
+def greeting(field: HostileCaller, held: int = 0) -> Callable[[int], worker_pb2.WorkRequest]:
     def first(number: int) -> worker_pb2.WorkRequest:
         hello = worker_pb2.WorkerHello(
             worker=f"{field.namespace}-{number}", namespaces=[field.namespace], slots=10,
@@ -133,7 +133,7 @@ def greeting(field: Field, held: int = 0) -> Callable[[int], worker_pb2.WorkRequ
 
 
 @attack("-", 4)
-async def unknown_results(field: Field) -> None:
+async def unknown_results(field: HostileCaller) -> None:
     """Workers report 200 results a frame for leases that nobody has, as fast as they can."""
 
     def frame(turn: int) -> worker_pb2.WorkRequest:
@@ -148,7 +148,7 @@ async def unknown_results(field: Field) -> None:
 
 
 @attack("-", 5)
-async def runs_of_others(field: Field) -> None:
+async def runs_of_others(field: HostileCaller) -> None:
     """A tenant's workers speak of another tenant's runs, a thousand results, reports and extensions
     in a frame, as fast as they can."""
     await field.load([field.job("held")])
@@ -174,7 +174,7 @@ async def runs_of_others(field: Field) -> None:
 
 
 @attack("S12", 5)
-async def large_results(field: Field) -> None:
+async def large_results(field: HostileCaller) -> None:
     """Workers report results of 60 kB, 40 in a frame, for leases that nobody has."""
     data = bytes(60_000)
 
@@ -190,7 +190,7 @@ async def large_results(field: Field) -> None:
 
 
 @attack("S12", 5)
-async def large_failures(field: Field) -> None:
+async def large_failures(field: HostileCaller) -> None:
     """2,000 runs fail for good with traces and log tails as long as they may be."""
 
     def end(_: worker_pb2.Lease, result: worker_pb2.Result) -> None:
@@ -206,7 +206,7 @@ async def large_failures(field: Field) -> None:
 
 
 @attack("-", 4)
-async def progress_storm(field: Field) -> None:
+async def progress_storm(field: HostileCaller) -> None:
     """Workers say how far they are, with checkpoints of 16 kB, in a tight loop."""
     await field.load([field.job("slow")])
     await field.many(20, lambda _: field.trigger("slow"))
@@ -235,7 +235,7 @@ async def progress_storm(field: Field) -> None:
 
 
 @attack("-", 4)
-async def held_leases(field: Field) -> None:
+async def held_leases(field: HostileCaller) -> None:
     """Hellos that claim 10,000 leases each, again and again."""
     first = greeting(field, held=10_000)
     frames = {number: first(number) for number in range(4)}
@@ -249,7 +249,7 @@ async def held_leases(field: Field) -> None:
 
 
 @attack("-", 4)
-async def long_polls(field: Field) -> None:
+async def long_polls(field: HostileCaller) -> None:
     """2,000 waits for leases and for runs, which come and go."""
     await field.load([field.job("waited")])
     reply = await field.trigger("waited")
@@ -273,7 +273,7 @@ async def long_polls(field: Field) -> None:
 
 
 @attack("-", 4)
-async def sessions_that_come_and_go(field: Field) -> None:
+async def sessions_that_come_and_go(field: HostileCaller) -> None:
     """Workers say hello and are gone, hundreds of times a second, with leases in their hands."""
     await field.load([field.job("lost")])
     await field.many(200, lambda _: field.trigger("lost"), at_once=20)
@@ -282,7 +282,7 @@ async def sessions_that_come_and_go(field: Field) -> None:
         turn = 0
         while field.goes_on:
             turn += 1
-            hand = Hand(field, f"{number}-{turn % 500}", slots=3)
+            hand = HostileWorker(field, f"{number}-{turn % 500}", slots=3)
             await field.meet(hand.hello(), seconds=0.5)
 
     async with field.tasks(again(number) for number in range(20)):
@@ -290,7 +290,7 @@ async def sessions_that_come_and_go(field: Field) -> None:
 
 
 @attack("-", 4)
-async def ids_of_others(field: Field) -> None:
+async def ids_of_others(field: HostileCaller) -> None:
     """Workers say hello under the ids of other tenants' workers, and keep ids with which others
     come later."""
     ids = ["by-0", *(f"w{group}-{number}" for group in range(3) for number in range(10)),
@@ -308,7 +308,7 @@ async def ids_of_others(field: Field) -> None:
         field.wrong(f"{len(kept_out)} workers of another tenant never came, first {kept_out[0]}")
 
 
-async def other_tenant(field: Field) -> str:
+async def other_tenant(field: HostileCaller) -> str:
     """Another tenant; the secret of its workers."""
     space = f"{field.namespace}-b"
     made = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name=space))
@@ -319,7 +319,7 @@ async def other_tenant(field: Field) -> str:
     return (await field.need(asked, answer, role="admin")).secret
 
 
-async def squat(field: Field, worker: str) -> None:
+async def squat(field: HostileCaller, worker: str) -> None:
     """Hold a stream open under an id."""
     hello = worker_pb2.WorkerHello(worker=worker, namespaces=[field.namespace])
     while field.goes_on:

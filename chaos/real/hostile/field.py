@@ -45,7 +45,7 @@ Channel = Any  # grpc.aio.Channel; its callables have no useful types.
 M = TypeVar("M", bound=Message)
 
 
-class Told(msgspec.Struct, frozen=True):
+class AttackBrief(msgspec.Struct, frozen=True):
     """What the harness tells an attacker."""
 
     name: str
@@ -62,7 +62,7 @@ class Told(msgspec.Struct, frozen=True):
     tokens: dict[str, str]
 
 
-class Found(msgspec.Struct):
+class AttackFindings(msgspec.Struct):
     """What an attacker tells the harness at its end."""
 
     calls: int = 0
@@ -141,11 +141,11 @@ Then = Callable[[Stream], Awaitable[object]]
 
 
 @dataclass(slots=True)
-class Field:
+class HostileCaller:
     """See the head of this file."""
 
-    told: Told
-    found: Found = field(default_factory=Found)
+    told: AttackBrief
+    found: AttackFindings = field(default_factory=AttackFindings)
     dice: random.Random = field(default_factory=random.Random)
     until: float = 0.0
     # Where the nodes are found, by way of the relays; the leader is asked for, and may move.
@@ -256,7 +256,7 @@ class Field:
             if reply.ok:
                 return kind.FromString(reply.data)
             if time.monotonic() > limit or reply.code in FINAL:
-                raise Refused(f"{type(request).__name__}: {reply.code} {reply.words[:300]}")
+                raise AttackNotPlayed(f"{type(request).__name__}: {reply.code} {reply.words[:300]}")
             await asyncio.sleep(POLL_S)
 
     async def many(
@@ -397,7 +397,7 @@ class Field:
                 await asyncio.gather(*ours, return_exceptions=True)
 
 
-class Refused(Exception):
+class AttackNotPlayed(Exception):
     """What an attack needs first was refused, so that it cannot be played."""
 
 

@@ -12,7 +12,7 @@ from ....proto.v1 import alert_pb2, job_pb2, namespace_pb2, worker_pb2
 from . import http2
 from .attack import attack
 from .bodies import payload
-from .field import Field, Over, Stream
+from .field import HostileCaller, Over, Stream
 from .relay import foreign
 from .sockets import probes_answer, split
 
@@ -29,7 +29,7 @@ COMPRESSED = b"\1"
 Talk = Callable[[http2.Connection, int], Awaitable[None]]
 
 
-async def connections(field: Field, count: int, talk: Talk, *, reads: bool = True) -> None:
+async def connections(field: HostileCaller, count: int, talk: Talk, *, reads: bool = True) -> None:
     """So many connections, round the nodes, each opened again when it is broken."""
 
     async def one(number: int) -> None:
@@ -48,7 +48,7 @@ async def connections(field: Field, count: int, talk: Talk, *, reads: bool = Tru
 
 
 @attack("-", 4)
-async def window_frames(field: Field) -> None:
+async def window_frames(field: HostileCaller) -> None:
     """Floods of windows of a byte, priorities and frames of kinds that nobody knows."""
     floods = (
         http2.frame(http2.WINDOW, 0, 0, struct.pack(">I", 1)) * 500,
@@ -70,7 +70,7 @@ async def window_frames(field: Field) -> None:
 
 
 @attack("-", 5)
-async def settings_storm(field: Field) -> None:
+async def settings_storm(field: HostileCaller) -> None:
     """Windows of all streams made larger and smaller, while 500 are open on each connection."""
     settings = b"".join(
         http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", http2.INITIAL_WINDOW, size))
@@ -91,7 +91,7 @@ async def settings_storm(field: Field) -> None:
 
 
 @attack("-", 5)
-async def tiny_data(field: Field) -> None:
+async def tiny_data(field: HostileCaller) -> None:
     """Requests of 60 kB that come a byte a frame, or with 255 bytes of padding for each."""
     body = http2.message(payload(60_000))
 
@@ -112,7 +112,7 @@ async def tiny_data(field: Field) -> None:
 
 
 @attack("-", 5)
-async def letter_by_letter(field: Field) -> None:
+async def letter_by_letter(field: HostileCaller) -> None:
     """HTTP/2, TLS and HTTP/1 to the port for clients, a letter at a time, on 300 connections."""
     words = (
         http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0) + http2.frame(
@@ -140,7 +140,7 @@ async def letter_by_letter(field: Field) -> None:
 
 
 @attack("-", 5)
-async def gzip_bombs(field: Field) -> None:
+async def gzip_bombs(field: HostileCaller) -> None:
     """Requests of 60 kB that unpack to 60 MB, and some that only say they are packed."""
     # No more than what gRPC lets come before anybody reads.
     bomb = gzip.compress(bytes(60_000_000), 9)
@@ -166,7 +166,7 @@ async def gzip_bombs(field: Field) -> None:
 
 
 @attack("-", 4)
-async def odd_deadlines(field: Field) -> None:
+async def odd_deadlines(field: HostileCaller) -> None:
     """Deadlines of a nanosecond, of ten thousand years, of nothing and of no number."""
     odd = ("1n", "99999999H", "0S", "-1S", "1", "9999999999999999999S", "1m", "nS")
 
@@ -187,7 +187,7 @@ async def odd_deadlines(field: Field) -> None:
 
 
 @attack("-", 5)
-async def given_up_writes(field: Field) -> None:
+async def given_up_writes(field: HostileCaller) -> None:
     """An editor writes with deadlines of a few milliseconds, fifty calls at once."""
 
     async def call(number: int) -> None:
@@ -198,7 +198,7 @@ async def given_up_writes(field: Field) -> None:
 
 
 @attack("-", 5)
-async def many_messages(field: Field) -> None:
+async def many_messages(field: HostileCaller) -> None:
     """Calls of one request that come with thousands of them, empty ones, and never end."""
     many = http2.message(b"") * 3_000
 
@@ -216,7 +216,7 @@ async def many_messages(field: Field) -> None:
 
 
 @attack("-", 5)
-async def known_flood(field: Field) -> None:
+async def known_flood(field: HostileCaller) -> None:
     """A viewer's connections, on which it then floods headers without a token."""
     head = http2.headers(LIST) + b"\x90" * 300
 
@@ -236,7 +236,7 @@ async def known_flood(field: Field) -> None:
 
 
 @attack("-", 4)
-async def hellos_on_one_stream(field: Field) -> None:
+async def hellos_on_one_stream(field: HostileCaller) -> None:
     """Workers that say hello again and again on one stream, under one name and under others."""
 
     def hello(name: str, number: int) -> worker_pb2.WorkRequest:
@@ -261,7 +261,7 @@ async def hellos_on_one_stream(field: Field) -> None:
 
 
 @attack("-", 5)
-async def many_alerts(field: Field) -> None:
+async def many_alerts(field: HostileCaller) -> None:
     """An editor puts thousands of alerts that are raised at once, with webhooks to nowhere."""
 
     async def call(number: int) -> None:
@@ -278,7 +278,7 @@ async def many_alerts(field: Field) -> None:
 
 
 @attack("-", 6)
-async def clumsy_quotas(field: Field) -> None:
+async def clumsy_quotas(field: HostileCaller) -> None:
     """An operator sets the quotas of a namespace with 3,000 jobs each second to one and back."""
     jobs = [field.job(f"q-{number}", cron="* * * * * *") for number in range(3_000)]
     for job in jobs:
@@ -302,7 +302,7 @@ async def clumsy_quotas(field: Field) -> None:
 
 
 @attack("-", 4)
-async def reflections(field: Field) -> None:
+async def reflections(field: HostileCaller) -> None:
     """Streams of questions for the contracts, by strangers and by a viewer."""
     ask = http2.message(b"\x22\x1araftsched.v1.JobService/..") * 200
 
@@ -318,7 +318,7 @@ async def reflections(field: Field) -> None:
 
 
 @attack("-", 4)
-async def pipelined_probes(field: Field) -> None:
+async def pipelined_probes(field: HostileCaller) -> None:
     """Thousands of requests in a row to the port for machines, long paths, and long headers."""
     words = (
         b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 500,
@@ -347,7 +347,7 @@ async def pipelined_probes(field: Field) -> None:
 
 
 @attack("-", 6)
-async def frames_that_never_end(field: Field) -> None:
+async def frames_that_never_end(field: HostileCaller) -> None:
     """Workers' frames of 3 MiB that come but for the last bytes, on 200 streams."""
     token, size = field.told.tokens["worker"], 3 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ....proto.v1 import flow_pb2, job_pb2
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 from .hand import fail, succeed, working
 
 PIECE = 200
@@ -15,20 +15,20 @@ CHAIN, LONG_CHAIN, FAN = 1_100, 5_000, 25_000
 CHAIN_IMPORT_S, CHAIN_END_S, FAN_S = 5.0, 10.0, 10.0
 
 
-def chain(field: Field, count: int, name: str = "link") -> Iterator[job_pb2.Job]:
+def chain(field: HostileCaller, count: int, name: str = "link") -> Iterator[job_pb2.Job]:
     for number in range(count):
         after = [f"{name}-{number - 1}"] if number else []
         yield field.job(f"{name}-{number}", after=after)
 
 
-def fan(field: Field, count: int) -> Iterator[job_pb2.Job]:
+def fan(field: HostileCaller, count: int) -> Iterator[job_pb2.Job]:
     yield field.job("root")
     for number in range(count):
         yield field.job(f"leaf-{number}", after=["root"])
 
 
 @attack("P8", 6)
-async def chain_import(field: Field) -> None:
+async def chain_import(field: HostileCaller) -> None:
     """A chain of 5,000 jobs is imported in pieces of 200, which takes at most 5 s."""
     began = time.monotonic()
     refused = await field.load(chain(field, LONG_CHAIN), piece=PIECE)
@@ -40,7 +40,7 @@ async def chain_import(field: Field) -> None:
         field.wrong(f"the import took {took:.1f} s, and {CHAIN_IMPORT_S:.0f} are allowed")
 
 
-async def play_chain(field: Field, count: int) -> None:
+async def play_chain(field: HostileCaller, count: int) -> None:
     if refused := await field.load(chain(field, count), piece=1_000):
         field.found.figures["refused"] = len(refused)
         if "LIMIT" not in refused[0]:
@@ -69,18 +69,18 @@ async def play_chain(field: Field, count: int) -> None:
 
 
 @attack("P2, A1", 5)
-async def chain_root_fails(field: Field) -> None:
+async def chain_root_fails(field: HostileCaller) -> None:
     """The root of a chain of 1,100 jobs fails for good; settled within 10 s."""
     await play_chain(field, CHAIN)
 
 
 @attack("P2, A1", 8)
-async def long_chain_root_fails(field: Field) -> None:
+async def long_chain_root_fails(field: HostileCaller) -> None:
     """The root of a chain of 5,000 jobs fails for good; settled within 10 s."""
     await play_chain(field, LONG_CHAIN)
 
 
-async def play_fan(field: Field, *, well: bool) -> None:
+async def play_fan(field: HostileCaller, *, well: bool) -> None:
     refused = await field.load(fan(field, FAN))
     if refused:
         field.found.figures["refused"] = len(refused)
@@ -103,19 +103,19 @@ async def play_fan(field: Field, *, well: bool) -> None:
 
 
 @attack("P2, A2", 9)
-async def fan_succeeds(field: Field) -> None:
+async def fan_succeeds(field: HostileCaller) -> None:
     """A job with 25,000 dependents succeeds; they have begun within 10 s."""
     await play_fan(field, well=True)
 
 
 @attack("P2, A2", 9)
-async def fan_fails(field: Field) -> None:
+async def fan_fails(field: HostileCaller) -> None:
     """A job with 25,000 dependents fails for good."""
     await play_fan(field, well=False)
 
 
 @attack("-", 6)
-async def knot(field: Field) -> None:
+async def knot(field: HostileCaller) -> None:
     """Layers of 60 jobs, each after all of the layer before, and attempts to close a circle."""
     jobs = [field.job("k")]
     for layer in range(20):
@@ -137,7 +137,7 @@ async def knot(field: Field) -> None:
 
 
 @attack("-", 5)
-async def rewired_chain(field: Field) -> None:
+async def rewired_chain(field: HostileCaller) -> None:
     """While a chain of 600 runs, its links are taken out, put in elsewhere and deleted."""
     await field.load(chain(field, 600), piece=600)
     async with working(field):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from ....proto.v1 import worker_pb2
-from .field import POLL_S, Field, Over, Stream
+from .field import POLL_S, HostileCaller, Over, Stream
 
 SLOTS = 200
 END_S = 0.2
@@ -25,10 +25,12 @@ def fail(lease: worker_pb2.Lease, result: worker_pb2.Result) -> None:
     result.failure.error.kind, result.failure.fatal = "hostile", True
 
 
-class Hand:
+class HostileWorker:
     """One session, opened again when it breaks."""
 
-    def __init__(self, field: Field, name: str, end: End = succeed, slots: int = SLOTS) -> None:
+    def __init__(
+        self, field: HostileCaller, name: str, end: End = succeed, slots: int = SLOTS
+    ) -> None:
         self.field, self.name, self.end, self.slots = field, name, end, slots
         self.taken = 0
         self.welcomed = False
@@ -75,11 +77,13 @@ async def beat(stream: Stream) -> None:
 
 
 @asynccontextmanager
-async def working(field: Field, end: End = succeed, count: int = 1) -> AsyncIterator[list[Hand]]:
+async def working(
+    field: HostileCaller, end: End = succeed, count: int = 1
+) -> AsyncIterator[list[HostileWorker]]:
     """Workers for as long as the block lasts, which begins when a leader welcomed one. What came
     before may have taken all of the attack's time, so they get some of their own.
     """
-    hands = [Hand(field, f"hand-{number}", end) for number in range(count)]
+    hands = [HostileWorker(field, f"hand-{number}", end) for number in range(count)]
     limit = time.monotonic() + WELCOME_S
     async with field.tasks([hand.live() for hand in hands]):
         while not any(hand.welcomed for hand in hands) and time.monotonic() < limit:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from . import http2
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 
 LIST = "/raftsched.v1.JobService/ListJobs"
 WORK = "/raftsched.v1.WorkerService/Work"
@@ -40,7 +40,11 @@ def split(head: bytes, stream: int, *, end: bool = False) -> bytes:
 
 
 async def flood(
-    field: Field, heads: Callable[[int], bytes], *, trailers: bytes = b"", reads: bool = True
+    field: HostileCaller,
+    heads: Callable[[int], bytes],
+    *,
+    trailers: bytes = b"",
+    reads: bool = True,
 ) -> None:
     """As many calls as fit into the bytes, on all connections, to one node, over and over as they
     break. `heads` gives the headers of a connection's call with this number."""
@@ -77,14 +81,14 @@ async def flood(
 
 
 @attack("-", 6)
-async def header_references(field: Field) -> None:
+async def header_references(field: HostileCaller) -> None:
     """Calls of strangers whose headers name one entry of HTTP/2's own table 12,000 times."""
     head = http2.headers(LIST) + OF_ALL * REFERENCES
     await flood(field, lambda _: head)
 
 
 @attack("-", 6)
-async def header_table(field: Field) -> None:
+async def header_table(field: HostileCaller) -> None:
     """Calls of strangers that name an entry of their own of the smallest size, 2,000 times."""
     first, later = entry("a", ""), OF_OURS * 2_000
     head = http2.headers(LIST)
@@ -92,7 +96,7 @@ async def header_table(field: Field) -> None:
 
 
 @attack("-", 6)
-async def header_just_allowed(field: Field) -> None:
+async def header_just_allowed(field: HostileCaller) -> None:
     """Streams of strangers that never end, each with as many headers as the limit allows."""
     first, later = entry("a", ""), OF_OURS * 230
     head = http2.headers(WORK)
@@ -100,14 +104,14 @@ async def header_just_allowed(field: Field) -> None:
 
 
 @attack("-", 6)
-async def header_trailers(field: Field) -> None:
+async def header_trailers(field: HostileCaller) -> None:
     """Headers, and behind them trailers that name one entry 12,000 times."""
     head, trailers = http2.headers(LIST), OF_ALL * REFERENCES
     await flood(field, lambda _: head, trailers=trailers)
 
 
 @attack("-", 6)
-async def header_answers_unread(field: Field) -> None:
+async def header_answers_unread(field: HostileCaller) -> None:
     """The smallest calls there are, by strangers who read none of the refusals."""
     fields = (
         (":method", "POST"), (":scheme", "http"), (":path", LIST), (":authority", "cluster"),
@@ -119,7 +123,7 @@ async def header_answers_unread(field: Field) -> None:
 
 
 @attack("-", 6)
-async def header_refusals_unread(field: Field) -> None:
+async def header_refusals_unread(field: HostileCaller) -> None:
     """As header_references, with just enough to be refused, by strangers who do not read."""
     head = http2.headers(LIST) + OF_ALL * 300
     await flood(field, lambda _: head, reads=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...percentile import percentile
-from ..lateness import Spans
-from .field import Found
+from ..lateness import TimeSpans
+from .field import AttackFindings
 
 # After a change that the harness made itself, terms may move for so long.
 SETTLE_S = 3.0
@@ -21,7 +21,7 @@ STARTS_LEAST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HostileLimits:
     """What is promised."""
 
     p99_ms: float = 20.0
@@ -37,11 +37,11 @@ class Played:
     number: str
     began: float
     ended: float
-    found: Found
+    found: AttackFindings
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class HighestTerm:
     """The highest term that any node named."""
 
     at: float
@@ -71,7 +71,7 @@ class Sight:
     """All that was seen, by the machine's monotonic clock."""
 
     played: list[Played] = field(default_factory=list)
-    terms: list[Term] = field(default_factory=list)
+    terms: list[HighestTerm] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     # Calls of somebody honest to each node: from, until.
@@ -95,8 +95,8 @@ def elections(sight: Sight, began: float, ended: float, *, foreign: bool = False
 
     Of those that passed while others used the machine nobody can say why; they are counted apart.
     """
-    ours = Spans((a - 0.2, b + SETTLE_S) for a, b in sight.ours)
-    others = Spans((a - 0.2, b + FOREIGN_S) for a, b in sight.foreign)
+    ours = TimeSpans((a - 0.2, b + SETTLE_S) for a, b in sight.ours)
+    others = TimeSpans((a - 0.2, b + FOREIGN_S) for a, b in sight.foreign)
     count, before = 0, None
     for seen in sight.terms:
         if before is not None and seen.term > before.term and began <= seen.at <= ended:
@@ -110,8 +110,8 @@ def elections(sight: Sight, began: float, ended: float, *, foreign: bool = False
 
 def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> list[float]:
     """Milliseconds of each start, without what deaths of leaders and the machine account for."""
-    kills = Spans((a, max(b, a + KILL_S)) for a, b in sight.ours)
-    busy = Spans(sight.busy)
+    kills = TimeSpans((a, max(b, a + KILL_S)) for a, b in sight.ours)
+    busy = TimeSpans(sight.busy)
     found = []
     for start in sight.starts:
         at = start.due_at + max(0.0, start.late_ms) / 1000
@@ -127,8 +127,8 @@ def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> 
 def answer(sight: Sight, began: float, ended: float) -> float:
     """Milliseconds that an honest call took at most, without what the harness and the machine
     account for."""
-    ours = Spans((a, b + KILL_S) for a, b in sight.ours)
-    busy = Spans(sight.busy)
+    ours = TimeSpans((a, b + KILL_S) for a, b in sight.ours)
+    busy = TimeSpans(sight.busy)
     took = [
         b - a - busy.within(a, b)
         for a, b in sight.asked
@@ -175,7 +175,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def verdict(sight: Sight, limits: Limits, violations: Iterable[str]) -> dict[str, Any]:
+def verdict(sight: Sight, limits: HostileLimits, violations: Iterable[str]) -> dict[str, Any]:
     """One object: what was promised, what was seen, and each attack by itself."""
     wrong = list(violations)
     late = lateness(sight, sight.began, sight.ended)
@@ -216,10 +216,10 @@ def verdict(sight: Sight, limits: Limits, violations: Iterable[str]) -> dict[str
 def share(sight: Sight, spans: Sequence[tuple[float, float]]) -> float:
     """How much of the time lies in some stretches."""
     whole = sight.ended - sight.began
-    return round(Spans(spans).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
+    return round(TimeSpans(spans).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
 
 
-def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
+def attack(sight: Sight, played: Played, limits: HostileLimits) -> dict[str, Any]:
     """What one attack came to."""
     # What it set going may show a little later.
     ended = played.ended + 0.5

@@ -17,8 +17,8 @@ from ....proto.v1 import (
 )
 from . import http2
 from .attack import attack
-from .field import CALL_S, LATER, Field, Stream
-from .hand import Hand, fail, succeed, working
+from .field import CALL_S, LATER, HostileCaller, Stream
+from .hand import HostileWorker, fail, succeed, working
 from .sockets import PROBE_S, split
 from .times import ends_soon
 
@@ -26,7 +26,7 @@ WATCH = "/raftsched.v1.EventService/WatchEvents"
 
 
 @attack("-", 4)
-async def runs_given_back(field: Field) -> None:
+async def runs_given_back(field: HostileCaller) -> None:
     """500 runs that a worker gives back at once, without a delay, again and again."""
 
     def give_back(_: worker_pb2.Lease, result: worker_pb2.Result) -> None:
@@ -41,7 +41,7 @@ async def runs_given_back(field: Field) -> None:
 
 
 @attack("-", 4)
-async def runs_that_fail_at_once(field: Field) -> None:
+async def runs_that_fail_at_once(field: HostileCaller) -> None:
     """500 jobs with a thousand attempts a millisecond apart, and a worker that fails them all."""
 
     def end(_: worker_pb2.Lease, result: worker_pb2.Result) -> None:
@@ -66,7 +66,7 @@ async def runs_that_fail_at_once(field: Field) -> None:
 
 
 @attack("-", 4)
-async def runs_after_their_end(field: Field) -> None:
+async def runs_after_their_end(field: HostileCaller) -> None:
     """300 jobs that are due again at once when they have ended."""
     jobs = [field.job(f"again-{n}") for n in range(300)]
     for job in jobs:
@@ -80,11 +80,11 @@ async def runs_after_their_end(field: Field) -> None:
 
 
 @attack("-", 6)
-async def leases_that_lapse_at_once(field: Field) -> None:
+async def leases_that_lapse_at_once(field: HostileCaller) -> None:
     """A worker takes 5,000 leases with 20 kB each and is gone; all lapse at one instant."""
     await field.load([field.job("lapsed", data=bytes(20_000))])
     await field.many(5_000, lambda _: field.trigger("lapsed"), at_once=30)
-    hand = Hand(field, "greedy", slots=10_000)
+    hand = HostileWorker(field, "greedy", slots=10_000)
 
     async def take(stream: Stream) -> None:
         async with asyncio.timeout(3.0):
@@ -97,7 +97,7 @@ async def leases_that_lapse_at_once(field: Field) -> None:
 
 
 @attack("-", 5)
-async def timeouts_at_once(field: Field) -> None:
+async def timeouts_at_once(field: HostileCaller) -> None:
     """3,000 waiting runs whose time to be leased is over at one instant."""
     job = field.job("timed")
     job.spec.timeouts.queue.FromSeconds(4)
@@ -107,7 +107,7 @@ async def timeouts_at_once(field: Field) -> None:
 
 
 @attack("-", 6)
-async def jobs_that_delete_themselves(field: Field) -> None:
+async def jobs_that_delete_themselves(field: HostileCaller) -> None:
     """10,000 jobs due at one instant, which delete themselves and their history a second later."""
     due = int(time.time()) + 3
     jobs = []
@@ -125,7 +125,7 @@ async def jobs_that_delete_themselves(field: Field) -> None:
 
 
 @attack("-", 5)
-async def herd_of_a_tenant(field: Field) -> None:
+async def herd_of_a_tenant(field: HostileCaller) -> None:
     """20,000 jobs of one tenant are due at one instant, without a worker."""
     due = int(time.time()) + 4
     jobs = []
@@ -138,7 +138,7 @@ async def herd_of_a_tenant(field: Field) -> None:
 
 
 @attack("-", 5)
-async def dead_letters(field: Field) -> None:
+async def dead_letters(field: HostileCaller) -> None:
     """2,000 dead letters are requeued, fail, and are requeued again in calls for all of them."""
     await field.load([field.job("dead")])
     space = field.namespace
@@ -151,7 +151,7 @@ async def dead_letters(field: Field) -> None:
 
 
 @attack("-", 5)
-async def stuck_flows(field: Field) -> None:
+async def stuck_flows(field: HostileCaller) -> None:
     """500 flows that are stuck after a millisecond, and more begun on top."""
     jobs = []
     for number in range(50):
@@ -171,7 +171,7 @@ async def stuck_flows(field: Field) -> None:
 
 
 @attack("-", 5)
-async def replaying_watchers(field: Field) -> None:
+async def replaying_watchers(field: HostileCaller) -> None:
     """300 watchers and as many lists begin at the first change there is, and match nothing."""
     status = await field.need(
         cluster_pb2.GetClusterStatusRequest(), cluster_pb2.ClusterStatus, role="admin"
@@ -204,7 +204,7 @@ async def replaying_watchers(field: Field) -> None:
 
 
 @attack("-", 5)
-async def many_queues(field: Field) -> None:
+async def many_queues(field: HostileCaller) -> None:
     """5,000 queues with settings and a run in each; then the port for metrics is read."""
     space = field.namespace
 
@@ -232,7 +232,7 @@ async def many_queues(field: Field) -> None:
 
 
 @attack("-", 2)
-async def stolen_leases(field: Field) -> None:
+async def stolen_leases(field: HostileCaller) -> None:
     """A worker of one tenant reports, extends and says hello for leases and workers of others."""
     request = run_pb2.ListRunsRequest(namespace="victim", page_size=1_000)
     request.filter = "state=SUCCEEDED"
@@ -281,7 +281,7 @@ async def stolen_leases(field: Field) -> None:
 
 
 @attack("-", 3)
-async def request_ids_of_others(field: Field) -> None:
+async def request_ids_of_others(field: HostileCaller) -> None:
     """Two tenants use the same request ids; neither is refused for what the other did."""
     for number in range(50):
         word = f"shared-{field.told.seed}-{number}"
@@ -300,7 +300,7 @@ async def request_ids_of_others(field: Field) -> None:
 
 
 @attack("-", 5)
-async def drain_and_credits(field: Field) -> None:
+async def drain_and_credits(field: HostileCaller) -> None:
     """Workers that drain and do not, ask for two billion leases, and beat thousands of times."""
     await field.load([field.job("thin")])
     await field.many(500, lambda _: field.trigger("thin"), at_once=20)
@@ -318,7 +318,7 @@ async def drain_and_credits(field: Field) -> None:
 
     async def one(number: int) -> None:
         while field.goes_on:
-            await field.meet(Hand(field, f"odd-{number}", succeed).hello(), say)
+            await field.meet(HostileWorker(field, f"odd-{number}", succeed).hello(), say)
             await asyncio.sleep(0.1)
 
     async with field.tasks(one(number) for number in range(6)):

@@ -8,12 +8,12 @@ from google.protobuf.message import Message
 
 from ....proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, queue_pb2, run_pb2, worker_pb2
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 from .hand import working
 
 
 @attack("-", 4)
-async def near_names(field: Field) -> None:
+async def near_names(field: HostileCaller) -> None:
     """Jobs, queues, workers and namespaces that are nearly there are asked for by long names."""
     base = "abcdefghij" * 11
     await field.load(field.job(f"{base}-{n:05d}") for n in range(3_000))
@@ -33,7 +33,7 @@ async def near_names(field: Field) -> None:
 
 
 @attack("-", 4)
-async def wrong_zones(field: Field) -> None:
+async def wrong_zones(field: HostileCaller) -> None:
     """Imports of 1,000 jobs that each name a time zone which is nearly one."""
     for turn in range(6):
         jobs = []
@@ -47,7 +47,7 @@ async def wrong_zones(field: Field) -> None:
 
 
 @attack("-", 4)
-async def wrong_everything(field: Field) -> None:
+async def wrong_everything(field: HostileCaller) -> None:
     """Imports of 1,000 jobs in which every field is wrong, with sixteen schedules each."""
     for turn in range(4):
         jobs = []
@@ -66,7 +66,7 @@ async def wrong_everything(field: Field) -> None:
 
 
 @attack("-", 4)
-async def rare_schedules(field: Field) -> None:
+async def rare_schedules(field: HostileCaller) -> None:
     """Imports of 500 jobs with sixteen schedules that are due once in decades, in many zones."""
     zones = ("America/St_Johns", "Asia/Kathmandu", "Pacific/Chatham", "Africa/Casablanca")
     for turn in range(4):
@@ -85,7 +85,7 @@ async def rare_schedules(field: Field) -> None:
 
 
 @attack("-", 6)
-async def filtered_lists(field: Field) -> None:
+async def filtered_lists(field: HostileCaller) -> None:
     """Lists of 20,000 jobs by filters that match nothing, twenty at once, fresh from the leader."""
     await field.load(field.job(f"l-{n}") for n in range(20_000))
     filters = ("labels.team=nobody", "job=*z*", 'owner="nobody"', "state=BROKEN")
@@ -101,7 +101,7 @@ async def filtered_lists(field: Field) -> None:
 
 
 @attack("-", 6)
-async def lists_of_runs(field: Field) -> None:
+async def lists_of_runs(field: HostileCaller) -> None:
     """15,000 runs that wait, and lists of them by state, job and queue, twenty at once."""
     now = int(time.time())
     jobs = [field.job(f"due-{n}") for n in range(15_000)]
@@ -128,7 +128,7 @@ async def lists_of_runs(field: Field) -> None:
 
 
 @attack("-", 6)
-async def graphs_and_waves(field: Field) -> None:
+async def graphs_and_waves(field: HostileCaller) -> None:
     """Graphs, flows and explanations of a job with 5,000 dependents, again and again."""
     await field.load([field.job("root")])
     await field.load(field.job(f"leaf-{n}", after=["root"]) for n in range(5_000))
@@ -150,7 +150,7 @@ async def graphs_and_waves(field: Field) -> None:
 
 
 @attack("C13", 6)
-async def triggers_for_one_instant(field: Field) -> None:
+async def triggers_for_one_instant(field: HostileCaller) -> None:
     """4,000 triggers for the same instant, of a job that runs one at a time and of another."""
     queued = field.job("one-at-a-time")
     queued.spec.overlap.rule = job_pb2.OverlapPolicy.RULE_QUEUE
@@ -169,7 +169,7 @@ async def triggers_for_one_instant(field: Field) -> None:
 
 
 @attack("-", 6)
-async def moved_runs(field: Field) -> None:
+async def moved_runs(field: HostileCaller) -> None:
     """A job with 4,000 waiting runs changes its queue, labels, limits and priority, and pauses."""
     await field.load([field.job("moved")])
     await field.many(4_000, lambda _: field.trigger("moved"), at_once=30)
@@ -190,7 +190,7 @@ async def moved_runs(field: Field) -> None:
 
 
 @attack("-", 4)
-async def results_in_bulk(field: Field) -> None:
+async def results_in_bulk(field: HostileCaller) -> None:
     """Unary reports of 4 MiB with results of leases that are not there."""
     report = worker_pb2.ReportResultsRequest(worker=f"{field.namespace}-x")
     for number in range(40_000):

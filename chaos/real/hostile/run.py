@@ -18,7 +18,7 @@ from ..history import Seen
 from ..load import Load
 from ..run import DUE_S, EDGE_MS, finish
 from ..verdict import DOUBLED, LOST
-from .judge import Limits, Played, verdict
+from .judge import HostileLimits, Played, verdict
 from .stand import Say, Stand
 from .table import ATTACKS, Attack
 
@@ -32,7 +32,7 @@ CALM_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class HostileOptions:
     """What is asked for."""
 
     seconds: float = 120.0
@@ -40,10 +40,10 @@ class Asked:
     # Names of attacks; none: all of them, in an order that the seed decides.
     only: tuple[str, ...] = ()
     kills: bool = True
-    limits: Limits = field(default_factory=Limits)
+    limits: HostileLimits = field(default_factory=HostileLimits)
 
 
-def chosen(asked: Asked) -> list[Attack]:
+def chosen(asked: HostileOptions) -> list[Attack]:
     """The attacks in the order in which they are played."""
     if asked.only:
         return [ATTACKS[name] for name in asked.only]
@@ -52,7 +52,7 @@ def chosen(asked: Asked) -> list[Attack]:
     return line
 
 
-def pace(asked: Asked) -> float:
+def pace(asked: HostileOptions) -> float:
     """Attacks are shorter where all of them would not fit into the time."""
     if asked.only:
         return 1.0
@@ -60,7 +60,7 @@ def pace(asked: Asked) -> float:
     return min(1.0, max(PACE_LEAST, asked.seconds / whole))
 
 
-async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
+async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
     stand = Stand(folder, asked.seed, say)
     arena = stand.arena
     machines = asyncio.create_task(machine.watch(arena.journal, folder, arena.processes))
@@ -97,7 +97,7 @@ async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
     return judged(stand, asked)
 
 
-def judged(stand: Stand, asked: Asked) -> dict[str, Any]:
+def judged(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
     seen = Seen.of(history.read(stand.arena.history()))
     lags = [(lag.began, lag.ended) for lag in seen.lags]
     stand.sight.busy = lags + [(crowd.began, crowd.ended) for crowd in seen.crowds]
@@ -122,7 +122,7 @@ def judged(stand: Stand, asked: Asked) -> dict[str, Any]:
     return head | counts | figures
 
 
-async def attack(stand: Stand, asked: Asked, load: Load) -> None:
+async def attack(stand: Stand, asked: HostileOptions, load: Load) -> None:
     """Some attacks at a time, and the leader dies now and then."""
     began = time.monotonic()
     first = Played("first-token", "P9, S5", began, began, stand.arena.first_token)

@@ -12,7 +12,7 @@ import grpc
 from ....proto.v1 import event_pb2, job_pb2
 from . import http2
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 from .relay import foreign
 
 LIST = "/raftsched.v1.JobService/ListJobs"
@@ -45,7 +45,7 @@ async def status_of(address: str, path: str) -> int:
         return 0
 
 
-async def probes_answer(field: Field) -> None:
+async def probes_answer(field: HostileCaller) -> None:
     """An orchestrator asks whether the nodes are well; "no" would end them."""
     for _, _, http in field.told.nodes:
         status = await status_of(http, "/healthz")
@@ -62,7 +62,7 @@ async def hold(address: str, count: int) -> list[asyncio.StreamWriter]:
 
 
 @attack("P5, P13", 5)
-async def idle_connections(field: Field) -> None:
+async def idle_connections(field: HostileCaller) -> None:
     """400 idle connections to each port of each node; probes are answered all the same."""
     writers = []
     for node in field.told.nodes:
@@ -78,7 +78,7 @@ async def idle_connections(field: Field) -> None:
 
 
 @attack("P13, S11", 4)
-async def slow_http(field: Field) -> None:
+async def slow_http(field: HostileCaller) -> None:
     """300 connections to the port for probes that send a letter now and then, and never a line."""
     writers = []
     for _, _, http in field.told.nodes:
@@ -95,7 +95,7 @@ async def slow_http(field: Field) -> None:
 
 
 @attack("-", 3)
-async def garbage(field: Field) -> None:
+async def garbage(field: HostileCaller) -> None:
     """Random bytes, TLS, HTTP/1 and huge lengths at each port of each node."""
     greetings = (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
@@ -121,7 +121,7 @@ async def garbage(field: Field) -> None:
 
 
 @attack("P16", 5)
-async def rapid_reset(field: Field) -> None:
+async def rapid_reset(field: HostileCaller) -> None:
     """Streams that begin and are reset at once, thousands a second, on six connections."""
 
     async def one(number: int) -> None:
@@ -151,7 +151,7 @@ async def rapid_reset(field: Field) -> None:
 
 
 @attack("-", 4)
-async def control_frames(field: Field) -> None:
+async def control_frames(field: HostileCaller) -> None:
     """Floods of pings, settings, empty frames and headers that never end."""
 
     async def one(number: int) -> None:
@@ -184,7 +184,7 @@ async def control_frames(field: Field) -> None:
 
 
 @attack("S10, P13", 6)
-async def watchers_that_do_not_read(field: Field) -> None:
+async def watchers_that_do_not_read(field: HostileCaller) -> None:
     """1,000 watchers that read nothing, while much happens; another one can still watch."""
     body = event_pb2.WatchEventsRequest(namespace=field.namespace).SerializeToString()
     head = http2.headers(WATCH, field.told.tokens["viewer"])
@@ -207,7 +207,7 @@ async def watchers_that_do_not_read(field: Field) -> None:
         connection.close()
 
 
-async def can_watch(field: Field, node: int) -> None:
+async def can_watch(field: HostileCaller, node: int) -> None:
     """Somebody else, from elsewhere, begins to watch and is told of a change."""
     async with grpc.aio.insecure_channel(field.told.nodes[node][0]) as channel:
         watch: Any = channel.unary_stream(WATCH)
@@ -223,7 +223,7 @@ async def can_watch(field: Field, node: int) -> None:
 
 
 @attack("S10", 4)
-async def health_watchers(field: Field) -> None:
+async def health_watchers(field: HostileCaller) -> None:
     """2,000 streams that watch the health of nodes without a token and read nothing."""
     connections = []
     for number in range(20):
@@ -244,7 +244,7 @@ async def health_watchers(field: Field) -> None:
 
 
 @attack("S10", 5)
-async def slow_readers(field: Field) -> None:
+async def slow_readers(field: HostileCaller) -> None:
     """Lists of a megabyte each, asked for two thousand times and never read."""
     await field.load(field.job(f"fat-{n}", data=bytes(10_000)) for n in range(200))
     body = job_pb2.ListJobsRequest(namespace=field.namespace, page_size=1_000).SerializeToString()
@@ -267,7 +267,7 @@ async def slow_readers(field: Field) -> None:
 
 
 @attack("-", 4)
-async def connections_that_come_and_go(field: Field) -> None:
+async def connections_that_come_and_go(field: HostileCaller) -> None:
     """Thousands of connections to all ports that are opened and closed, or cut off, at once."""
 
     async def one(number: int) -> None:

@@ -24,8 +24,8 @@ from ..history import Lease, read
 from ..injector import Injector
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
-from .field import LOAD_CALL_S, Found, Told
-from .judge import Memory, Played, Sight, Start, Term, elections
+from .field import LOAD_CALL_S, AttackBrief, AttackFindings
+from .judge import HighestTerm, Memory, Played, Sight, Start, elections
 
 VICTIM, PULSES = "victim", 10
 LOOK_S, RSS_S = 0.2, 0.5
@@ -63,7 +63,7 @@ class Guarded(Arena):
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, 3, seed, Plain(), settings=["--tokens"])
         self.tokens: dict[str, str] = {}
-        self.first_token = Found()
+        self.first_token = AttackFindings()
 
     async def open(self) -> None:
         """Strangers ask for the first token before anybody else does."""
@@ -89,7 +89,7 @@ class Guarded(Arena):
         return self.tokens[name]
 
 
-async def strangers(nodes: NodeProcesses, found: Found) -> str:
+async def strangers(nodes: NodeProcesses, found: AttackFindings) -> str:
     """Ten who are nobody ask for the first token at once; the secret of one who got it."""
 
     async def ask(number: int, address: str) -> str:
@@ -135,7 +135,7 @@ class Stand:
         self.hands = asyncio.Lock()
         self.numbers = 0
         self.bystander = self._bystander()
-        self.found = Found()
+        self.found = AttackFindings()
         # Processes of attackers, and nodes of clusters beside this one.
         self.attackers: list[Process] = []
         # Attacks last for this share of their time.
@@ -201,7 +201,7 @@ class Stand:
 
     def _saw_term(self, term: int) -> None:
         before = self.sight.terms[-1].term if self.sight.terms else 0
-        self.sight.terms.append(Term(time.monotonic(), max(term, before)))
+        self.sight.terms.append(HighestTerm(time.monotonic(), max(term, before)))
 
     async def _watch_others(self) -> None:
         """Write down when processes that are none of ours use the machine."""
@@ -274,7 +274,7 @@ class Stand:
         if attack.deed is not None:
             async with self.hands:
                 began = time.monotonic()
-                self.found = found = Found()
+                self.found = found = AttackFindings()
                 try:
                     async with asyncio.timeout(LIMIT * attack.seconds):
                         await attack.deed(self)
@@ -292,7 +292,7 @@ class Stand:
         self.say(f"         {attack.name} {ended - began:.1f} s, {found.calls} calls, "
                  f"{found.refused} refused{words}")  # fmt: skip
 
-    async def tenant(self, attack: Attack) -> Told:
+    async def tenant(self, attack: Attack) -> AttackBrief:
         """A namespace of its own, with a token for each role."""
         self.numbers += 1
         space = f"m{self.numbers}-{attack.name}"
@@ -306,9 +306,9 @@ class Stand:
             tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
         nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
         seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds + LOAD_CALL_S
-        return Told(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
+        return AttackBrief(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
 
-    async def send(self, attack: Attack, told: Told) -> Found:
+    async def send(self, attack: Attack, told: AttackBrief) -> AttackFindings:
         """The attacker's process, until it ends or is ended."""
         base = self.folder / told.namespace
         told_path, found_path = base.with_suffix(".told"), base.with_suffix(".found")
@@ -328,8 +328,10 @@ class Stand:
             await asyncio.to_thread(process.kill)
             self.attackers.remove(process)
         if not found_path.exists():
-            return Found(wrong=[f"the attacker ended with {process.code}: {process.tail()}"])
-        return msgspec.json.decode(found_path.read_bytes(), type=Found)
+            return AttackFindings(
+                wrong=[f"the attacker ended with {process.code}: {process.tail()}"]
+            )
+        return msgspec.json.decode(found_path.read_bytes(), type=AttackFindings)
 
     # At the end.
 

@@ -18,14 +18,14 @@ from ....proto.v1 import (
     run_pb2,
 )
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 
 MARKER = "marker-7f3a9c-that-nobody-may-see"
 KINDS = run_pb2.UniqueKey
 
 
 @attack("P12", 2)
-async def secrets_shown(field: Field) -> None:
+async def secrets_shown(field: HostileCaller) -> None:
     """A viewer asks for jobs with credentials in headers, URL, metadata and environment."""
     jobs = [field.job(f"secret-{kind}") for kind in ("http", "grpc", "shell", "plain")]
     jobs[0].spec.action.http.url = f"http://127.0.0.1:9/x?key={MARKER}"
@@ -61,7 +61,7 @@ async def secrets_shown(field: Field) -> None:
 
 
 @attack("S4", 2)
-async def others_things(field: Field) -> None:
+async def others_things(field: HostileCaller) -> None:
     """A tenant asks for, changes and deletes what belongs to others or to the cluster."""
     alert = alert_pb2.Alert(name="mine")
     alert.condition.dead_letters_above = 1
@@ -90,7 +90,7 @@ async def others_things(field: Field) -> None:
 
 
 @attack("S18", 3)
-async def namespace_names(field: Field) -> None:
+async def namespace_names(field: HostileCaller) -> None:
     """10,000 calls about namespaces that are not there, with and without a token."""
 
     async def call(number: int) -> None:
@@ -102,7 +102,7 @@ async def namespace_names(field: Field) -> None:
 
 
 @attack("S18", 5)
-async def forecasts(field: Field) -> None:
+async def forecasts(field: HostileCaller) -> None:
     """A viewer forecasts a day of thousands of jobs each second, eight at a time, at all nodes."""
     until = int(time.time()) + 3
     jobs = [field.job(f"f-{n}", cron="* * * * * *") for n in range(5_000)]
@@ -120,7 +120,7 @@ async def forecasts(field: Field) -> None:
 
 
 @attack("-", 4)
-async def trigger_storm(field: Field) -> None:
+async def trigger_storm(field: HostileCaller) -> None:
     """One tenant triggers as fast as it can, thirty calls at once, with 50 kB each."""
     await field.load([field.job("storm")])
     data = bytes(50_000)
@@ -135,7 +135,7 @@ async def trigger_storm(field: Field) -> None:
 
 
 @attack("-", 4)
-async def cancel_storm(field: Field) -> None:
+async def cancel_storm(field: HostileCaller) -> None:
     """Runs are triggered and cancelled at once, and cancelled again."""
     await field.load([field.job("cancelled")])
 
@@ -150,7 +150,7 @@ async def cancel_storm(field: Field) -> None:
 
 
 @attack("C18", 4)
-async def remembered_answers(field: Field) -> None:
+async def remembered_answers(field: HostileCaller) -> None:
     """Thousands of calls with a request id each, whose answers are 65 kB large."""
     await field.load([field.job("remembered", data=bytes(65_000))])
 
@@ -164,7 +164,7 @@ async def remembered_answers(field: Field) -> None:
 
 
 @attack("-", 4)
-async def unique_keys(field: Field) -> None:
+async def unique_keys(field: HostileCaller) -> None:
     """Triggers under one unique key that replace each other, and thousands of keys."""
     await field.load([field.job("unique")])
 
@@ -179,7 +179,7 @@ async def unique_keys(field: Field) -> None:
 
 
 @attack("-", 4)
-async def updates_of_one_job(field: Field) -> None:
+async def updates_of_one_job(field: HostileCaller) -> None:
     """One job is updated, paused and resumed by thirty callers at once."""
     await field.load([field.job("torn", cron="0 0 1 1 *")])
     space = field.namespace
@@ -198,7 +198,7 @@ async def updates_of_one_job(field: Field) -> None:
 
 
 @attack("-", 5)
-async def shared_calendar(field: Field) -> None:
+async def shared_calendar(field: HostileCaller) -> None:
     """A calendar that 3,000 jobs leave out is changed again and again."""
     calendar = calendar_pb2.Calendar(namespace=field.namespace, name="days")
     calendar.rules.add().date = "2030-01-01"
@@ -221,7 +221,7 @@ async def shared_calendar(field: Field) -> None:
 
 
 @attack("-", 5)
-async def shared_key(field: Field) -> None:
+async def shared_key(field: HostileCaller) -> None:
     """5,000 runs wait for one concurrency key, whose limit is raised and lowered."""
     jobs = [field.job(f"k-{number}") for number in range(10)]
     for job in jobs:
@@ -235,7 +235,7 @@ async def shared_key(field: Field) -> None:
 
 
 @attack("-", 5)
-async def mass_deletion(field: Field) -> None:
+async def mass_deletion(field: HostileCaller) -> None:
     """2,000 runs wait, jobs go with them, the queue is paused and goes on in between."""
     space = field.namespace
     await field.load(field.job(f"d-{number}") for number in range(20))

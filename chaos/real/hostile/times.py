@@ -8,7 +8,7 @@ import time
 from ....proto.v1 import job_pb2, schedule_pb2
 from ....statemachine.schedule.zones import zone_names
 from .attack import attack
-from .field import Field
+from .field import HostileCaller
 from .hand import working
 
 MINUTE = 60
@@ -22,7 +22,7 @@ def ends_soon(job: job_pb2.Job, seconds: int = ENDS_S) -> job_pb2.Job:
     return job
 
 
-def backfill(field: Field, job: str, minutes: int) -> job_pb2.BackfillJobRequest:
+def backfill(field: HostileCaller, job: str, minutes: int) -> job_pb2.BackfillJobRequest:
     now = int(time.time()) // MINUTE * MINUTE
     request = job_pb2.BackfillJobRequest(
         namespace=field.namespace, job=job, runs_per_minute=BACKFILL_RATE
@@ -32,7 +32,7 @@ def backfill(field: Field, job: str, minutes: int) -> job_pb2.BackfillJobRequest
 
 
 @attack("P3", 12)
-async def backfill_at_speed(field: Field) -> None:
+async def backfill_at_speed(field: HostileCaller) -> None:
     """A backfill of 9,990 times at 60,000 a minute, done within 15 s."""
     await field.load([field.job("minutes", cron="* * * * *")])
     async with working(field, count=2):
@@ -48,7 +48,7 @@ async def backfill_at_speed(field: Field) -> None:
 
 
 @attack("P3", 6)
-async def backfill_crowd(field: Field) -> None:
+async def backfill_crowd(field: HostileCaller) -> None:
     """Fifty jobs are backfilled with 9,990 times each, at once."""
     await field.load(field.job(f"b-{n}", cron="* * * * *") for n in range(50))
     await field.many(50, lambda n: field.ask(backfill(field, f"b-{n}", BACKFILL)), at_once=10)
@@ -60,7 +60,7 @@ async def backfill_crowd(field: Field) -> None:
 
 
 @attack("A3", 5)
-async def replace_many(field: Field) -> None:
+async def replace_many(field: HostileCaller) -> None:
     """120 waiting runs with 60 kB each; then the policy becomes REPLACE and the job fires."""
     await field.load([ends_soon(field.job("many", cron="*/2 * * * * *"), 10)])
     data = bytes(60_000)
@@ -86,7 +86,7 @@ async def replace_many(field: Field) -> None:
 
 
 @attack("-", 5)
-async def queue_many(field: Field) -> None:
+async def queue_many(field: HostileCaller) -> None:
     """3,000 triggers of a job that runs one at a time, whose policy is changed again and again."""
     job = field.job("queued")
     job.spec.overlap.rule = job_pb2.OverlapPolicy.RULE_QUEUE
@@ -104,7 +104,7 @@ async def queue_many(field: Field) -> None:
 
 
 @attack("P10", 3)
-async def all_zones(field: Field) -> None:
+async def all_zones(field: HostileCaller) -> None:
     """One import with jobs in 598 time zones, and the same in other names each time."""
     zones = zone_names()[:ZONES]
     for turn in range(3):
@@ -117,7 +117,7 @@ async def all_zones(field: Field) -> None:
 
 
 @attack("P7", 8)
-async def pause_and_resume(field: Field) -> None:
+async def pause_and_resume(field: HostileCaller) -> None:
     """1,000 jobs each second with misfire ALL are paused for three seconds and go on at once."""
     jobs = []
     for number in range(1_000):
@@ -141,14 +141,14 @@ async def pause_and_resume(field: Field) -> None:
 
 
 @attack("-", 6)
-async def jobs_each_second(field: Field) -> None:
+async def jobs_each_second(field: HostileCaller) -> None:
     """2,000 jobs each second without a worker, which end after six seconds."""
     await field.load(ends_soon(field.job(f"s-{n}", cron="* * * * * *"), 5) for n in range(2_000))
     await asyncio.sleep(5)
 
 
 @attack("-", 5)
-async def many_edits(field: Field) -> None:
+async def many_edits(field: HostileCaller) -> None:
     """A hundred jobs with a hundred occurrences each that are moved, skipped and added by hand."""
     await field.load(field.job(f"e-{n}", cron="* * * * *") for n in range(100))
     base = (int(time.time()) // MINUTE + 5) * MINUTE
@@ -167,7 +167,7 @@ async def many_edits(field: Field) -> None:
 
 
 @attack("A4", 6)
-async def moved_before_a_ledger(field: Field) -> None:
+async def moved_before_a_ledger(field: HostileCaller) -> None:
     """A job with 5,000 outcomes gets times that lie before all of them, one after the other."""
     await field.load([field.job("ledger", cron="* * * * *")])
     async with working(field):
@@ -188,7 +188,7 @@ async def moved_before_a_ledger(field: Field) -> None:
 
 
 @attack("-", 4)
-async def audits(field: Field) -> None:
+async def audits(field: HostileCaller) -> None:
     """Audits and ledgers of a job with thousands of outcomes, by a viewer, at all nodes."""
     await field.load([field.job("audited", cron="* * * * *")])
     await field.ask(backfill(field, "audited", 3_000))

@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from raftsched.chaos import main
-from raftsched.chaos.bench.compare import Load, best, flat, ratio, summary, taking_part
+from raftsched.chaos.bench.compare import ComparedLoad, best, flat, ratio, summary, taking_part
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
 from raftsched.cluster.local.process import Process, ProcessFailed
 
-HERD = Load(runs=1_000)
-STEADY = Load(runs=1_000, rate=100.0)
+HERD = ComparedLoad(runs=1_000)
+STEADY = ComparedLoad(runs=1_000, rate=100.0)
 
 
 def herd(rate: float) -> dict[str, float | int]:

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from raftsched.chaos.real.hostile import attacker
-from raftsched.chaos.real.hostile.field import Told
+from raftsched.chaos.real.hostile.field import AttackBrief
 from raftsched.chaos.real.hostile.table import ATTACKS
 from raftsched.proto.v1 import worker_pb2
 
@@ -93,7 +93,7 @@ async def three() -> AsyncIterator[list[Node]]:
 @asynccontextmanager
 async def played(name: str, nodes: list[Node]) -> AsyncIterator[None]:
     addresses = tuple((node.address, "", "") for node in nodes)
-    told = Told(name, 1, "tenant", SECONDS, SECONDS, 1.0, addresses, {"worker": "w"})
+    told = AttackBrief(name, 1, "tenant", SECONDS, SECONDS, 1.0, addresses, {"worker": "w"})
     playing = asyncio.create_task(attacker.play(told))
     try:
         yield
@@ -136,7 +136,7 @@ async def test_an_attack_that_nobody_heard_is_wrong() -> None:
         addresses = tuple((node.address, "", "") for node in nodes)
         # On a busy machine the time may be over before the first hello.
         for seconds in (0.2, 2.0, 20.0):
-            told = Told(
+            told = AttackBrief(
                 "held-leases", 1, "tenant", seconds, SECONDS, 1.0, addresses, {"worker": "w"}
             )
             found = await attacker.play(told)
@@ -155,7 +155,7 @@ async def test_a_worker_is_heard_although_what_came_first_took_all_the_time() ->
         addresses = tuple((node.address, "", "") for node in nodes)
         name = "triggers-for-one-instant"
         found = await attacker.play(
-            Told(name, 1, "tenant", 0.01, SECONDS, 1.0, addresses, {"worker": "w"})
+            AttackBrief(name, 1, "tenant", 0.01, SECONDS, 1.0, addresses, {"worker": "w"})
         )
         assert nodes[2].welcomed.is_set()
     assert found.wrong == []

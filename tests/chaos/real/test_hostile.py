@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from raftsched.chaos.real.hostile import http2
-from raftsched.chaos.real.hostile.field import Found
+from raftsched.chaos.real.hostile.field import AttackFindings
 from raftsched.chaos.real.hostile.judge import (
-    Limits,
+    HighestTerm,
+    HostileLimits,
     Memory,
     Played,
     Sight,
     Start,
-    Term,
     verdict,
 )
-from raftsched.chaos.real.hostile.run import Asked, chosen
+from raftsched.chaos.real.hostile.run import HostileOptions, chosen
 from raftsched.chaos.real.hostile.table import ATTACKS
 
 RUN = "from raftsched.client.cli import main; main()"
@@ -36,15 +36,17 @@ CHEAP = (
 def calm() -> Sight:
     """Twenty seconds in which all was well, and one attack."""
     sight = Sight(began=100.0, ended=120.0)
-    sight.terms = [Term(100 + 0.2 * n, 5) for n in range(100)]
+    sight.terms = [HighestTerm(100 + 0.2 * n, 5) for n in range(100)]
     sight.memory = [Memory(100 + n, "n1", 7, 90 + n) for n in range(20)]
     sight.starts = [Start(100 + 0.1 * n, 3.0) for n in range(200)]
-    sight.played = [Played("refused-calls", "P1", 105.0, 110.0, Found(calls=10, refused=10))]
+    sight.played = [
+        Played("refused-calls", "P1", 105.0, 110.0, AttackFindings(calls=10, refused=10))
+    ]
     return sight
 
 
 def judged(sight: Sight, *violations: str) -> dict[str, Any]:
-    return verdict(sight, Limits(), violations)
+    return verdict(sight, HostileLimits(), violations)
 
 
 def test_each_attack_has_words_a_number_and_one_way_to_be_played() -> None:
@@ -67,10 +69,10 @@ def test_each_known_failure_has_an_attack() -> None:
 
 
 def test_a_seed_decides_the_order_and_only_names_what_is_played() -> None:
-    first, again = chosen(Asked(seed=1)), chosen(Asked(seed=1))
-    assert first == again != chosen(Asked(seed=2))
+    first, again = chosen(HostileOptions(seed=1)), chosen(HostileOptions(seed=1))
+    assert first == again != chosen(HostileOptions(seed=2))
     assert {attack.name for attack in first} == set(ATTACKS)
-    assert [attack.name for attack in chosen(Asked(only=("garbage",)))] == ["garbage"]
+    assert [attack.name for attack in chosen(HostileOptions(only=("garbage",)))] == ["garbage"]
 
 
 def test_a_cluster_that_held_is_said_to_be_well() -> None:
@@ -84,7 +86,7 @@ def test_a_cluster_that_held_is_said_to_be_well() -> None:
 
 def test_an_election_that_nobody_ordered_is_the_attacks() -> None:
     sight = calm()
-    sight.terms[40:] = [Term(term.at, 7) for term in sight.terms[40:]]
+    sight.terms[40:] = [HighestTerm(term.at, 7) for term in sight.terms[40:]]
     found = judged(sight)
     assert (found["verdict"], found["leader_changes_by_attack"]) == ("failed", 2)
     assert found["attacks"][0]["leader_changes"] == 2
@@ -92,7 +94,7 @@ def test_an_election_that_nobody_ordered_is_the_attacks() -> None:
 
 def test_an_election_while_others_use_the_machine_is_counted_apart() -> None:
     sight = calm()
-    sight.terms[40:] = [Term(term.at, 7) for term in sight.terms[40:]]
+    sight.terms[40:] = [HighestTerm(term.at, 7) for term in sight.terms[40:]]
     sight.foreign = [(107.5, 108.0)]
     found = judged(sight)
     assert (found["verdict"], found["leader_changes_by_attack"]) == ("ok", 0)
@@ -101,7 +103,7 @@ def test_an_election_while_others_use_the_machine_is_counted_apart() -> None:
 
 def test_the_death_of_a_leader_by_the_harness_is_not() -> None:
     sight = calm()
-    sight.terms[40:] = [Term(term.at, 6) for term in sight.terms[40:]]
+    sight.terms[40:] = [HighestTerm(term.at, 6) for term in sight.terms[40:]]
     sight.ours = [(107.5, 108.5)]
     sight.starts[76] = Start(107.6, 700.0)
     found = judged(sight)

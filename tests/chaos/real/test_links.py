@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from raftsched.chaos.real.links import CLIENTS, Links, LinksProcess
+from raftsched.chaos.real.links import CLIENTS, LinkProxies, LinksProcess
 from raftsched.cluster.local.ports import free_ports
 
 LONG_S = 10.0
@@ -61,12 +61,12 @@ class Echo:
 
 
 @asynccontextmanager
-async def stage(*, peers: bool) -> AsyncIterator[tuple[Links, Echo, int]]:
+async def stage(*, peers: bool) -> AsyncIterator[tuple[LinkProxies, Echo, int]]:
     echo = Echo()
     server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     (front,) = free_ports(1)
-    links = Links()
+    links = LinkProxies()
     await links.put_before("n1", f"127.0.0.1:{port}", front, peers=peers)
     async with server:
         yield links, echo, front
@@ -87,7 +87,7 @@ async def silent(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-Story = Callable[[Links, Echo, int], Awaitable[None]]
+Story = Callable[[LinkProxies, Echo, int], Awaitable[None]]
 
 
 def play(story: Story, *, peers: bool = True) -> None:
@@ -99,7 +99,7 @@ def play(story: Story, *, peers: bool = True) -> None:
 
 
 def test_bytes_pass_and_the_speaker_is_read_from_the_first_frame() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front, "n2")
         writer.write(b"hello")
         assert await back(reader, 5) == b"hello"
@@ -110,7 +110,7 @@ def test_bytes_pass_and_the_speaker_is_read_from_the_first_frame() -> None:
 
 
 def test_one_way_can_be_cut_while_the_other_goes_on() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front, "n2")
         other, other_writer = await echo.connect(front, "n3")
         links.cut([("n1", "n2")])
@@ -125,7 +125,7 @@ def test_one_way_can_be_cut_while_the_other_goes_on() -> None:
 
 
 def test_a_cut_the_other_way_keeps_bytes_from_the_node() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front, "n2")
         links.cut([("n2", "n1")])
         writer.write(b"lost")
@@ -144,7 +144,7 @@ def test_a_cut_the_other_way_keeps_bytes_from_the_node() -> None:
 
 
 def test_nobody_connects_through_a_cut() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         links.cut([("n1", "n2")])
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await echo.connect(front, "n2")
@@ -155,7 +155,7 @@ def test_nobody_connects_through_a_cut() -> None:
 
 
 def test_what_is_held_comes_when_it_is_let_go() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front, "n2")
         links.hold([("n2", "n1")])
         writer.write(b"wait")
@@ -168,7 +168,7 @@ def test_what_is_held_comes_when_it_is_let_go() -> None:
 
 
 def test_a_slow_link_is_slow() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front, "n2")
         links.slow([("n2", "n1")], delay_s=0.3)
         loop = asyncio.get_running_loop()
@@ -186,7 +186,7 @@ def test_a_slow_link_is_slow() -> None:
 
 
 def test_healing_one_pair_leaves_the_others() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         links.cut([("n2", "n1"), ("n3", "n1")])
         links.heal([("n2", "n1")])
         assert not links.ways["n2", "n1"].cut
@@ -196,7 +196,7 @@ def test_healing_one_pair_leaves_the_others() -> None:
 
 
 def test_clients_need_not_say_who_they_are() -> None:
-    async def story(links: Links, echo: Echo, front: int) -> None:
+    async def story(links: LinkProxies, echo: Echo, front: int) -> None:
         reader, writer = await echo.connect(front)
         writer.write(b"any protocol")
         assert await back(reader, 12) == b"any protocol"

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from raftsched.chaos.real import machine
-from raftsched.chaos.real.history import Crowd, Event, Journal, Lag, read
+from raftsched.chaos.real.history import Contention, Event, HistoryFile, Lag, read
 
 LIMIT_S = 20.0
 
 
 async def watched(
-    tmp_path: Path, watching: Callable[[Journal], asyncio.Future[None]]
+    tmp_path: Path, watching: Callable[[HistoryFile], asyncio.Future[None]]
 ) -> list[Event]:
     """What is written down until there is something."""
     path = tmp_path / "history"
-    journal = Journal(path)
+    journal = HistoryFile(path)
     task = watching(journal)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -50,7 +50,7 @@ async def test_who_waits_for_a_processor_is_named(
             machine.watch_turns(journal, lambda: {"n1": 1, "n2": 2})
         ),
     )
-    assert isinstance(first, Crowd)
+    assert isinstance(first, Contention)
     assert (first.who, first.waited) == ("n2", 0.03)
     assert first.began < first.ended
 
@@ -66,7 +66,7 @@ async def test_a_slow_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         tmp_path,
         lambda journal: asyncio.ensure_future(machine.watch_disk(journal, tmp_path / "sync")),
     )
-    assert isinstance(first, Crowd)
+    assert isinstance(first, Contention)
     assert (first.who, first.waited) == ("disk", 0.5)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from raftsched.chaos.real.node import LOOK_S, Control, Hand
+from raftsched.chaos.real.node import LOOK_S, Control, NodeControl
 
 
 def test_a_hand_looks_seldom_and_soon_does_what_it_is_told(
@@ -17,7 +17,7 @@ def test_a_hand_looks_seldom_and_soon_does_what_it_is_told(
 ) -> None:
     path, looks, now = tmp_path / "control", list[Path](), [100.0]
     path.write_bytes(msgspec.json.encode(Control()))
-    hand, stat = Hand(path), os.stat
+    hand, stat = NodeControl(path), os.stat
 
     def counted(of: Path) -> os.stat_result:
         looks.append(of)

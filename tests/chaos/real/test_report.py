@@ -16,18 +16,18 @@ from raftsched.chaos.real.checks import CHECKS, judge
 from raftsched.chaos.real.history import (
     Ack,
     Bounds,
-    Call,
-    Crowd,
+    ClientCall,
+    Contention,
     Event,
-    Fault,
-    Job,
+    FaultSpan,
+    FinalJob,
     Lease,
-    Plan,
     Probe,
+    RecurringJob,
     Seen,
     Stop,
 )
-from raftsched.chaos.real.run import Asked, Told
+from raftsched.chaos.real.run import RunOptions, ScenarioResult
 from raftsched.chaos.real.total import histogram, total
 from raftsched.chaos.real.verdict import availability, failovers, verdict
 from raftsched.chaos.real.violation import Violation
@@ -36,8 +36,8 @@ EMPTY = {"meta", "line", "rect", "circle", "br", "link", "img"}
 
 
 def kill(at: float, ended: float) -> list[Event]:
-    return [Fault("leader-kill", "n<1>", at, 0.0, "sent"),
-            Fault("kill", "n<1>", at, ended, "ended with -9")]  # fmt: skip
+    return [FaultSpan("leader-kill", "n<1>", at, 0.0, "sent"),
+            FaultSpan("kill", "n<1>", at, ended, "ended with -9")]  # fmt: skip
 
 
 def seen() -> Seen:
@@ -47,14 +47,14 @@ def seen() -> Seen:
 def events_of_all() -> list[Event]:
     events: list[Event] = [Probe(n / 9.99, 0.02, ok=not 20 <= n < 23) for n in range(40)]
     events += kill(2.0, 3.0)
-    events += [Fault("failpoint before-sync", "n2", 3.1, 3.5)]
-    events += [Plan("tick", 1_000, 0, 0, prompt=True)]
+    events += [FaultSpan("failpoint before-sync", "n2", 3.1, 3.5)]
+    events += [RecurringJob("tick", 1_000, 0, 0, prompt=True)]
     events += [Lease("w", f"tick.{n}", "tick", n + 1, 1, n, 0, 1 + n, 0.5 * n) for n in range(8)]
     return events
 
 
-def told(history: Seen, violations: list[Violation]) -> Told:
-    return Told(verdict(history, violations), violations, history, 0.0)
+def told(history: Seen, violations: list[Violation]) -> ScenarioResult:
+    return ScenarioResult(verdict(history, violations), violations, history, 0.0)
 
 
 class Tags(HTMLParser):
@@ -79,19 +79,19 @@ def test_a_failover_ends_with_a_write_that_began_after_it() -> None:
     history = Seen.of([
         *kill(2.0, 3.0),
         Probe(1.99, 0.05, ok=True),  # Perhaps the answer of the dead leader.
-        Call("c", "get", "a", 2.01, 2.02, 5.0, "ok"),
-        Call("c", "update", "a", 2.01, 2.3, 5.0, "ok"),
+        ClientCall("c", "get", "a", 2.01, 2.02, 5.0, "ok"),
+        ClientCall("c", "update", "a", 2.01, 2.3, 5.0, "ok"),
         Probe(2.05, 0.15, ok=True),
         Probe(2.02, 0.1, ok=False),
     ])  # fmt: skip
     assert failovers(history) == [pytest.approx(200.0)]
-    other = Fault("pause", "n2", 1.0, 2.5, "T")
+    other = FaultSpan("pause", "n2", 1.0, 2.5, "T")
     assert failovers(Seen.of([*kill(2.0, 3.0), Probe(2.05, 0.15, ok=True), other])) == []
 
 
 def test_a_herd_is_drained_when_the_last_report_on_it_is_answered() -> None:
     late = [
-        Plan("herd-1", 5_000, 5_000, 5_000),
+        RecurringJob("herd-1", 5_000, 5_000, 5_000),
         Lease("w", "herd-1.1", "herd-1", 90, 1, 5_000, 5_000, 9_000, 20.0),
         Ack("w", "herd-1.1", 90, "success", "", 21.5),
         Ack("w", "tick.7", 8, "success", "", 90.0),
@@ -109,7 +109,7 @@ def test_stops_are_counted_and_slow_ones_named() -> None:
 
 def test_each_node_that_got_another_build_has_its_figures() -> None:
     """It took from 1 s to 3 s: who was due then, and how long nothing was written."""
-    step = Fault("upgrade", "n2", 1.0, 3.0, "aa to bb")
+    step = FaultSpan("upgrade", "n2", 1.0, 3.0, "aa to bb")
     (found,) = verdict(Seen.of([*events_of_all(), step]), [])["steps"]
     assert (found["step"], found["node"], found["builds"]) == ("upgrade", "n2", "aa to bb")
     assert (found["s"], found["firings"]) == (2.0, 4)
@@ -128,7 +128,7 @@ def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> No
 def test_calm_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> None:
     assert verdict(seen(), [])["calm_firings"] == 0  # Nothing was promised.
     bounds = Bounds(1_000.0, 10.0, 50.0)
-    figures = verdict(Seen.of([*events_of_all(), bounds, Crowd(0.6, 0.8, "n1", 0.05)]), [])
+    figures = verdict(Seen.of([*events_of_all(), bounds, Contention(0.6, 0.8, "n1", 0.05)]), [])
     # Those at seconds 0, 0.5 and 1.5; before 1 somebody waited, and from 1.8 on a fault was near.
     assert (figures["calm_firings"], figures["calm_lateness_ms"]["max"]) == (3, 4)
     assert figures["lateness_ms"]["max"] == 8
@@ -149,7 +149,7 @@ def test_the_verdict_names_what_was_broken_and_what_left_no_sign() -> None:
 def test_the_page_is_well_formed_and_stands_alone(
     tmp_path: Path, violations: list[Violation]
 ) -> None:
-    report.write(tmp_path / "page.html", Asked(scenario="mixed"), told(seen(), violations))
+    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), told(seen(), violations))
     page = (tmp_path / "page.html").read_text()
     tags = Tags()
     tags.feed(page)
@@ -166,13 +166,13 @@ def test_the_page_is_well_formed_and_stands_alone(
 
 
 def test_a_page_of_nothing_is_a_page(tmp_path: Path) -> None:
-    report.write(tmp_path / "page.html", Asked(scenario="mixed"), told(Seen(), []))
+    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), told(Seen(), []))
     assert "nothing happened" in (tmp_path / "page.html").read_text()
 
 
 def test_a_violation_names_its_check() -> None:
     (violation,) = judge(
-        Seen.of([Call("c", "create", "a", 0, 1, 5.0, "ok", "v"), Job("probe", "")])
+        Seen.of([ClientCall("c", "create", "a", 0, 1, 5.0, "ok", "v"), FinalJob("probe", "")])
     )
     assert violation.check == "acknowledged_writes_survive"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from raftsched.chaos.real.history import Journal
-from raftsched.chaos.real.worker import SLOTS, Manners, Worker
+from raftsched.chaos.real.history import HistoryFile
+from raftsched.chaos.real.worker import SLOTS, ChaosWorker, Manners
 from raftsched.proto.v1 import worker_pb2
 
 LIMIT_S = 20.0
@@ -19,7 +19,7 @@ Frames = AsyncIterator[worker_pb2.WorkRequest]
 Context = grpc.aio.ServicerContext[worker_pb2.WorkRequest, worker_pb2.WorkResponse]
 
 
-class Alone(Worker):
+class Alone(ChaosWorker):
     """It has no sink."""
 
     async def effect(self, lease: worker_pb2.Lease) -> bool:
@@ -53,7 +53,7 @@ async def test_what_was_reported_and_not_acknowledged_takes_no_slot(tmp_path: Pa
     """Else a worker that lost its leader with a full hand never got work again."""
     service = Breaking()
     server, address = await serve(service)
-    journal = Journal(tmp_path / "history")
+    journal = HistoryFile(tmp_path / "history")
     worker = Alone("w", [address], 0, journal, Manners(), random.Random(1))
     living = asyncio.create_task(worker.live())
     try:
@@ -125,7 +125,7 @@ async def test_it_comes_to_the_leader_by_the_shortest_way(tmp_path: Path, seed: 
     new, address = await serve(leader)
     old, dying = await serve(Node("dying", met))
     other, follower = await serve(Node("follower", met, address))
-    journal = Journal(tmp_path / "history")
+    journal = HistoryFile(tmp_path / "history")
     dice = Dice(seed)
     dice.met = met
     worker = Alone("w", [dying, follower], 0, journal, Manners(), dice, wanted=dying)

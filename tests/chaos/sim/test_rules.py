@@ -12,7 +12,7 @@ from raftsched.chaos.sim.judge import Judge
 from raftsched.chaos.sim.mutants import MUTANTS
 from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
 from raftsched.chaos.sim.run import hunt, run_seed
-from raftsched.chaos.sim.world import Violation
+from raftsched.chaos.sim.world import SimViolation
 from raftsched.cluster.node import leader_loop
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.statemachine.firing import dispatch
@@ -116,57 +116,57 @@ def test_a_sound_story_passes(bench: Bench) -> None:
 def test_a_scheduled_time_that_runs_twice_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(1), LEDGER: RAN})
     bench.finish(1)
-    with pytest.raises(Violation, match="S2 None ran twice"):
+    with pytest.raises(SimViolation, match="S2 None ran twice"):
         bench.change({RUN: running(2)})
 
 
 def test_a_second_run_beside_the_first_is_seen(bench: Bench) -> None:
     other = keys.run(1, keys.occurrence_of(NOW_MS, 1))
-    with pytest.raises(Violation, match="S2 None has another run"):
+    with pytest.raises(SimViolation, match="S2 None has another run"):
         bench.change({other: running(1)})
 
 
 def test_two_outcomes_are_seen(bench: Bench) -> None:
     bench.change({LEDGER: RAN})
-    with pytest.raises(Violation, match="S2 None has two outcomes"):
+    with pytest.raises(SimViolation, match="S2 None has two outcomes"):
         bench.change({LEDGER: RAN})
 
 
 def test_a_run_before_its_time_is_seen(bench: Bench) -> None:
     early = keys.run(1, keys.occurrence_of(NOW_MS + 5_000))
-    with pytest.raises(Violation, match="S3"):
+    with pytest.raises(SimViolation, match="S3"):
         bench.change({early: running(1)})
 
 
 def test_a_token_that_was_given_before_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(7)})
-    with pytest.raises(Violation, match="S4 token 7 is given"):
+    with pytest.raises(SimViolation, match="S4 token 7 is given"):
         bench.change({keys.run(2, PLACE[1]): running(7)})
 
 
 def test_two_live_leases_of_a_run_are_seen(bench: Bench) -> None:
     bench.change({RUN: running(1)})
-    with pytest.raises(Violation, match=r"S4 .* while 1 still stands"):
+    with pytest.raises(SimViolation, match=r"S4 .* while 1 still stands"):
         bench.change({RUN: running(2)})
 
 
 def test_a_completion_under_an_old_token_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(2)})
-    with pytest.raises(Violation, match="S6"):
+    with pytest.raises(SimViolation, match="S6"):
         bench.finish(1)
 
 
 def test_an_acknowledgement_of_nothing_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(1)})
-    with pytest.raises(Violation, match="S6 the end of lease 1 is acknowledged"):
+    with pytest.raises(SimViolation, match="S6 the end of lease 1 is acknowledged"):
         bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
 
 
 def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
     bench.change({})
-    with pytest.raises(Violation, match="S9 time runs back"):
+    with pytest.raises(SimViolation, match="S9 time runs back"):
         bench.change({}, now_ms=NOW_MS - 1)
-    with pytest.raises(Violation, match="S9 time in the state is 9000 ms ahead"):
+    with pytest.raises(SimViolation, match="S9 time in the state is 9000 ms ahead"):
         bench.change({}, now_ms=NOW_MS + 9_000)
 
 
@@ -178,12 +178,12 @@ def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
     for much in (told, away):
         hasty = Bench(steps=1)
         hasty.change(dict(list(much.items())[:4]))
-        with pytest.raises(Violation, match="5 in one change at 1, whose time is used up by 4"):
+        with pytest.raises(SimViolation, match="5 in one change at 1, whose time is used up by 4"):
             Bench(steps=1).change(much)
 
 
 def test_a_walk_over_the_ledger_is_seen() -> None:
     judge = Judge(lambda: NOW_MS, steps=1)
     judge.scanned(BACKFILL_TIMES)
-    with pytest.raises(Violation, match="A4: a decision walks over 1000 entries"):
+    with pytest.raises(SimViolation, match="A4: a decision walks over 1000 entries"):
         judge.scanned(1_000)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from raftsched.chaos.sim.__main__ import main
-from raftsched.chaos.sim.cluster import Cluster, Kit
+from raftsched.chaos.sim.cluster import Kit, SimCluster
 from raftsched.chaos.sim.mutants import MUTANTS, Mutant
 from raftsched.chaos.sim.options import FAULTS, draw, quiet
 from raftsched.chaos.sim.run import hunt, run_seed
@@ -38,7 +38,7 @@ def test_all_promises_hold(seed: int) -> None:
 
 def test_a_majority_of_what_was_never_committed_is_not_healed() -> None:
     """A leader that was cut off holds a configuration at an index where others committed."""
-    cluster = Cluster(quiet(1), Kit())
+    cluster = SimCluster(quiet(1), Kit())
     for name in cluster.first_names:
         cluster.nodes[name].start()
     cluster.links.keep_connecting()

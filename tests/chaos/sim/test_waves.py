@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.chaos.sim.waves import check_waves
-from raftsched.chaos.sim.world import Violation
+from raftsched.chaos.sim.world import SimViolation
 from raftsched.proto.v1 import flow_pb2
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
@@ -56,5 +56,5 @@ def test_a_wave_that_goes_on_or_has_told_everybody_is_sound(store: MemoryStore) 
     ],
 )
 def test_a_wave_that_stands_still_is_seen(store: MemoryStore, why: str) -> None:
-    with pytest.raises(Violation, match=why):
+    with pytest.raises(SimViolation, match=why):
         check_waves(store, NOW_MS)

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from raftsched.client.cli import COMMANDS, main
-from raftsched.client.cli.lazy import Entry, Root, broken_up
+from raftsched.client.cli.lazy import CommandEntry, Root, broken_up
 
 from .conftest import Cli
 
@@ -125,8 +125,8 @@ def test_a_wrong_option_is_answered_with_the_right_one(cli: Cli) -> None:
 
 def test_what_is_not_installed_is_not_offered() -> None:
     table = {
-        "there": Entry(".run:run", "Is here."),
-        "gone": Entry("raftsched.nowhere.main:gone", "Is not."),
+        "there": CommandEntry(".run:run", "Is here."),
+        "gone": CommandEntry("raftsched.nowhere.main:gone", "Is not."),
     }
     root = Root("raftsched", table=table)
     context = click.Context(root)

@@ -13,7 +13,7 @@ import pytest
 
 from raftsched.client.gateway.config import JSON_BYTES, KNOWN_BYTES, Limits, Settings
 from raftsched.client.gateway.manners import accepted
-from raftsched.client.gateway.problems import Refused
+from raftsched.client.gateway.problems import GatewayRefusal
 from raftsched.client.gateway.room import Room
 from raftsched.client.gateway.routes import Binding, bindings_of_contracts
 from raftsched.client.gateway.server import Lines
@@ -414,11 +414,11 @@ async def test_there_is_room_for_so_many_waits_and_for_requests_beside_them(stag
 def test_room_is_for_one_address_and_for_all() -> None:
     room = Room("body_mb", 3, 2, 10)
     room.take("a", 20)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GatewayRefusal) as refused:
         room.take("a")
     assert (refused.value.status, refused.value.values["maximum"]) == (429, "2")
     room.take("b", 10)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GatewayRefusal) as refused:
         room.take("b")
     assert (refused.value.status, refused.value.values["of"]) == (503, "all")
     room.give("a", 20)

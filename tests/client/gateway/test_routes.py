@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from raftsched.client.gateway.problems import Refused
+from raftsched.client.gateway.problems import GatewayRefusal
 from raftsched.client.gateway.routes import Binding, Routes, bindings_of, bindings_of_contracts
 from raftsched.client.gateway.transcode import parse_body, parse_query, request_of
 from raftsched.proto.contract import Method, method_of, methods
@@ -233,7 +233,7 @@ WRONG: list[tuple[Any, str, str]] = [
 
 @pytest.mark.parametrize(("body", "field", "words"), WRONG, ids=lambda one: str(one)[:40])
 def test_a_wrong_field_is_named_with_what_to_write(body: object, field: str, words: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GatewayRefusal) as refused:
         create(body)
     [fault] = refused.value.faults
     assert (fault.field, fault.reason, refused.value.status) == (field, "FIELD_INVALID", 400)
@@ -241,7 +241,7 @@ def test_a_wrong_field_is_named_with_what_to_write(body: object, field: str, wor
 
 
 def test_all_wrong_fields_are_named_at_once() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GatewayRefusal) as refused:
         create({"a": 1, "spec": {"b": 1, "priority": "x"}}, "c=1&job.name=x&validateOnly=yes")
     assert [fault.field for fault in refused.value.faults] == [
         "a", "spec.b", "spec.priority", "c", "job.name", "validate_only",
@@ -253,7 +253,7 @@ def test_all_wrong_fields_are_named_at_once() -> None:
     "body", [b"{", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"NaN", b"9" * 5_000, b"'"]
 )
 def test_what_is_no_json_is_refused_with_the_place(body: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GatewayRefusal) as refused:
         create(parse_body(body))
     assert refused.value.status == 400
     if body != b"9" * 5_000:
@@ -262,7 +262,7 @@ def test_what_is_no_json_is_refused_with_the_place(body: bytes) -> None:
 
 @pytest.mark.parametrize("query", ["a=%ff", "&".join(["a=1"] * 300)])
 def test_a_query_that_is_none_is_refused(query: str) -> None:
-    with pytest.raises(Refused, match="over 200 fields or is no UTF-8"):
+    with pytest.raises(GatewayRefusal, match="over 200 fields or is no UTF-8"):
         parse_query(query)
 
 
@@ -293,7 +293,7 @@ def test_a_query_says_fields_of_fields() -> None:
     ],
 )
 def test_a_wrong_query_is_named(query: str, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(GatewayRefusal, match=words):
         read("/v1/jobs/report/ledger", query)
 
 
@@ -302,7 +302,7 @@ def test_a_call_whose_body_holds_everything_takes_a_query_too() -> None:
     assert sent == job_pb2.TriggerJobRequest(
         namespace="shop", job="report", force=True, queue="fast"
     )
-    with pytest.raises(Refused, match="in the body and in the query"):
+    with pytest.raises(GatewayRefusal, match="in the body and in the query"):
         read("/v1/jobs/report:trigger", "queue=slow", {"queue": "fast"})
 
 
@@ -312,10 +312,10 @@ def test_a_name_in_body_and_path_must_be_one() -> None:
     binding = found[0].bindings["PATCH"]
     sent = request_of(binding, found[1], {}, {"name": "report"})
     assert sent == job_pb2.UpdateJobRequest(job=job_pb2.Job(name="report"))
-    with pytest.raises(Refused, match="'other' in the body and 'report' in the path"):
+    with pytest.raises(GatewayRefusal, match="'other' in the body and 'report' in the path"):
         request_of(binding, found[1], {}, {"name": "other"})
 
 
 def test_a_body_for_a_call_that_takes_none_is_refused() -> None:
-    with pytest.raises(Refused, match="takes no body"):
+    with pytest.raises(GatewayRefusal, match="takes no body"):
         read("/v1/jobs/report/ledger", "", {})

@@ -25,7 +25,7 @@ from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.data_dir import Folder
 from raftsched.cluster.ops.exits import NodeCannotStart, NodeExit
 from raftsched.cluster.raft.faults import DiskFailed
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.core.store import Corrupt
@@ -33,7 +33,7 @@ from raftsched.statemachine.core.store import Corrupt
 from ...sampled import some
 from .test_node import once, until
 
-FAST = Settings(heartbeat=0.02, silence_min=0.1, silence_max=0.2)
+FAST = RaftSettings(heartbeat=0.02, silence_min=0.1, silence_max=0.2)
 CALLS = (
     "open", "pwrite", "fsync", "fdatasync", "posix_fallocate", "rename", "replace", "unlink",
     "mkdir", "link",

@@ -66,7 +66,7 @@ class Bench:
 
     def submit(self, data: bytes, reply: Reply) -> None:
         if self.refusal:
-            raise faults.Refused(self.refusal)
+            raise faults.CallRefused(self.refusal)
         self.sent.append((data, reply))
 
     def confirm(self, reply: Reply) -> None:

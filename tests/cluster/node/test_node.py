@@ -21,7 +21,7 @@ from raftsched.cluster.node.loop_steps import LoopSteps
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.node.virtual_time import VirtualClock
-from raftsched.cluster.raft.faults import Refused as NotNow
+from raftsched.cluster.raft.faults import CallRefused as NotNow
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.rejection import Reason, Refused

@@ -10,12 +10,12 @@ from raftsched.cluster.local.ports import free_ports
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.raft.journal import JournalLimits
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 from raftsched.statemachine.selfcheck import verify
 
 from ..node.test_node import leader_of, once, until
 
-SMALL = Settings(compact_bytes=3 << 20, tail_entries=3, chunk_bytes=8 << 10)
+SMALL = RaftSettings(compact_bytes=3 << 20, tail_entries=3, chunk_bytes=8 << 10)
 LIMITS = JournalLimits(segment=1 << 20, entry=512 << 10)
 NAMES = ("n1", "n2", "n3")
 

@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from raftsched.chaos.sim.group import LIMITS, Group, Node
+from raftsched.chaos.sim.group import LIMITS, Group, GroupNode
 from raftsched.cluster.raft.faults import Broken
 from raftsched.cluster.raft.journal import Batch, Journal
 from raftsched.cluster.raft.message import Append, Heartbeat, Vote
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 
 from .recording import RecordingDisk, images
 
 
-def writes(group: Group, leader: Node) -> tuple[Batch, list[int | None]]:
+def writes(group: Group, leader: GroupNode) -> tuple[Batch, list[int | None]]:
     """Let the leader write something; its disk does not come to it, the others' do."""
     answers = begin_writes(group, leader)
     leader.core.step(group.now)
@@ -32,7 +32,7 @@ def writes(group: Group, leader: Node) -> tuple[Batch, list[int | None]]:
     return batch, answers
 
 
-def begin_writes(group: Group, leader: Node) -> list[int | None]:
+def begin_writes(group: Group, leader: GroupNode) -> list[int | None]:
     answers: list[int | None] = []
     for number in range(3):
         body = b'{"id":"%d","key":"k","add":"x"}' % number
@@ -40,13 +40,13 @@ def begin_writes(group: Group, leader: Node) -> list[int | None]:
     return answers
 
 
-def pass_on(group: Group, node: Node) -> None:
+def pass_on(group: Group, node: GroupNode) -> None:
     for to, message in node.core.outbox.release(node.core.journal.synced):
         if group.passes(node.name, to, message):
             group.hand_over(node, to, message)
 
 
-def rested(group: Group) -> Node:
+def rested(group: Group) -> GroupNode:
     leader = group.lead()
     group.run(0.3)
     return leader
@@ -102,7 +102,7 @@ def test_a_commit_beyond_the_disk_of_the_leader_stops_it(three: Group) -> None:
         leader.core.node.move_commit(leader.core.journal.last_index)
 
 
-def lost_power(group: Group, leader: Node) -> None:
+def lost_power(group: Group, leader: GroupNode) -> None:
     """Let the leader start again from what its disk has."""
     leader.disk.restart_from_kept()
     for other in group.others(leader):
@@ -204,7 +204,7 @@ def led(disk: RecordingDisk) -> Said:
     """Let a node lead in two terms on a disk that is slow now and then; return what it said, and
     after how many steps of its disk."""
     group, said, dice = Group(3), Said(), random.Random(3)
-    node = group.nodes["n1"] = Node("n1", group.names, Settings(), disk)
+    node = group.nodes["n1"] = GroupNode("n1", group.names, RaftSettings(), disk)
     core = node.core
     for peer in ("n2", "n3"):
         core.link_up(peer, 0.0)

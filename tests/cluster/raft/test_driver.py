@@ -25,9 +25,9 @@ from raftsched.cluster.raft import adapter
 from raftsched.cluster.raft.bench_node import BenchMachine
 from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.driver import Driver, Place
-from raftsched.cluster.raft.faults import DiskFailed, Refused
+from raftsched.cluster.raft.faults import CallRefused, DiskFailed
 from raftsched.cluster.raft.journal import CONFIG, Entry, JournalLimits
-from raftsched.cluster.raft.message import Append, Introduce, Offer, encode
+from raftsched.cluster.raft.message import Append, Introduce, SnapshotOffer, encode
 from raftsched.cluster.raft.transport import split
 
 SMALL = JournalLimits(segment=7 << 20)
@@ -265,7 +265,7 @@ STRANGERS = [
     *(
         frame(HELLO % (b"test", b"n2")) + frame(encode(message, 7))
         for message in (
-            Offer(1 << 40, b"%08x" % zlib.crc32(NESTED) + NESTED),
+            SnapshotOffer(1 << 40, b"%08x" % zlib.crc32(NESTED) + NESTED),
             Append(1 << 40, 0, 0, 0, (Entry(1, 1, CONFIG, NESTED[:2000]),)),
             Append(1 << 40, 0, 0, 0, (Entry(1, 1, CONFIG, b'{"n1":[1,"nowhere",true]}'),)),
             Introduce(0, NESTED),
@@ -292,7 +292,7 @@ async def test_a_taken_address_is_refused_with_advice(tmp_path: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         node = driver(tmp_path, "n1", {"n1": address})
 
-        with pytest.raises(Refused, match="choose another address"):
+        with pytest.raises(CallRefused, match="choose another address"):
             await node.start()
         await node.stop()
 
@@ -300,7 +300,7 @@ async def test_a_taken_address_is_refused_with_advice(tmp_path: Path) -> None:
 def test_another_pysyncobj_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "AUDITED_SHA256", "0" * 64)
 
-    with pytest.raises(Refused, match=r"Install pysyncobj==0\.3\.17 unchanged"):
+    with pytest.raises(CallRefused, match=r"Install pysyncobj==0\.3\.17 unchanged"):
         adapter.check_audited()
 
 

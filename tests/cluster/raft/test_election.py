@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import Group, GroupNode
 from raftsched.cluster.raft.adapter import FOLLOWER
 from raftsched.cluster.raft.message import (
     Append,
@@ -16,7 +16,7 @@ from raftsched.cluster.raft.message import (
 )
 
 
-def cut_off(group: Group, node: Node, *, noticed: bool) -> None:
+def cut_off(group: Group, node: GroupNode, *, noticed: bool) -> None:
     """Take a node away, as a killed process or as a silent line."""
     group.passes = lambda a, b, m: node.name not in (a, b)
     for other in group.others(node) if noticed else []:
@@ -74,7 +74,7 @@ def test_the_first_in_rank_stands_first(three: Group) -> None:
     assert second.core.election.deadline >= three.now + step
 
 
-def cross(group: Group, *nodes: Node) -> None:
+def cross(group: Group, *nodes: GroupNode) -> None:
     """Let all of them speak before any of them hears."""
     said = [(node, message) for node in nodes for message in node.turn(group.now)]
     for node, (to, message) in said:

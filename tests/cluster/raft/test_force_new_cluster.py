@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import LIMITS, Group, Node
+from raftsched.chaos.sim.group import LIMITS, Group, GroupNode
 from raftsched.chaos.sim.register import Register
 from raftsched.cluster.raft.faults import Broken
 from raftsched.cluster.raft.force_new_cluster import NOBODY, force_new_cluster
@@ -22,7 +22,7 @@ from .test_membership import restart
 NEW = 1 << 47
 
 
-def grown(group: Group) -> tuple[Node, Node, Node]:
+def grown(group: Group) -> tuple[GroupNode, GroupNode, GroupNode]:
     """A leader and its followers, with some entries that all have applied."""
     leader = group.lead()
     for number in range(5):
@@ -32,7 +32,7 @@ def grown(group: Group) -> tuple[Node, Node, Node]:
     return leader, first, second
 
 
-def recover(node: Node, disk: SimDisk, *, ahead: int = 1) -> int:
+def recover(node: GroupNode, disk: SimDisk, *, ahead: int = 1) -> int:
     """Make a cluster of what a node's disk holds; the index it begins at."""
     journal, snapshots = Journal(disk, LIMITS, "00112233445566bb"), Snapshots(disk)
     machine = Register(disk, lambda *_: None)
@@ -97,7 +97,9 @@ def test_what_is_left_of_the_former_cluster_has_no_say_in_the_new_one(three: Gro
 def test_wherever_the_power_goes_there_is_the_old_history_or_the_new_one() -> None:
     group = Group(3)
     disk = RecordingDisk()
-    kept = group.nodes["n3"] = Node("n3", group.names, replace(group.nodes["n3"].settings), disk)
+    kept = group.nodes["n3"] = GroupNode(
+        "n3", group.names, replace(group.nodes["n3"].settings), disk
+    )
     for name in ("n1", "n2"):
         kept.core.link_up(name, 0.0)
     grown(group)
@@ -109,7 +111,7 @@ def test_wherever_the_power_goes_there_is_the_old_history_or_the_new_one() -> No
 
     for end in range(before, len(steps) + 1):
         for image in images(steps[:end], random.Random(end)):
-            node = Node("n3", group.names, kept.settings, image)
+            node = GroupNode("n3", group.names, kept.settings, image)
             core = node.core
             if core.config.origin:
                 seen.add("new")
@@ -125,7 +127,7 @@ def test_wherever_the_power_goes_there_is_the_old_history_or_the_new_one() -> No
             # What was applied is in memory only, so it comes again.
             assert node.machine.digest in ("", digest)
             recover(kept, image)
-            assert Node("n3", group.names, kept.settings, image).core.members.is_voter
+            assert GroupNode("n3", group.names, kept.settings, image).core.members.is_voter
 
     assert seen == {"old", "in between", "new"}
 

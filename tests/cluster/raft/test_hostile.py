@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import Group, GroupNode
 from raftsched.cluster.raft.faults import Fatal
 from raftsched.cluster.raft.journal import COMMAND, CONFIG, NOOP, Entry
 from raftsched.cluster.raft.manifest import FileOf, Manifest
@@ -30,9 +30,9 @@ from raftsched.cluster.raft.message import (
     HeartbeatAck,
     Introduce,
     Message,
-    Offer,
     PreVote,
     PreVoteReply,
+    SnapshotOffer,
     TimeoutNow,
     Vote,
     VoteReply,
@@ -40,12 +40,12 @@ from raftsched.cluster.raft.message import (
     decode,
     encode,
 )
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 from raftsched.cluster.raft.record import INDEX_MAX, TERM_MAX
 
 from ...sampled import some
 
-SETTINGS = Settings(
+SETTINGS = RaftSettings(
     compact_bytes=40 << 10, tail_entries=5, chunk_bytes=512, append_bytes=4000,
     window_bytes=8000, outbox_bytes=200_000,
 )  # fmt: skip
@@ -70,7 +70,7 @@ class Hostile:
         self.incarnation = self.group.nodes["n3"].core.incarnation
         self.refused = 0
 
-    def attack(self, target: Node) -> None:
+    def attack(self, target: GroupNode) -> None:
         dice, core = self.dice, target.core
         message = dice.choice(MAKERS)(self, target)
         peer = "n3" if dice.random() < 0.8 else f"stranger{dice.randrange(10**6)}"
@@ -85,7 +85,7 @@ class Hostile:
 
     # What it may say.
 
-    def number(self, target: Node) -> int:
+    def number(self, target: GroupNode) -> int:
         core, dice = target.core, self.dice
         near = dice.choice((core.journal.last_index, core.node.commit, core.journal.base_index))
         return dice.choice((
@@ -93,13 +93,13 @@ class Hostile:
             INDEX_MAX - 1, dice.randrange(INDEX_MAX),
         ))  # fmt: skip
 
-    def term(self, target: Node) -> int:
+    def term(self, target: GroupNode) -> int:
         term, dice = target.core.term, self.dice
         if dice.random() < 0.003:
             return dice.choice((TERM_MAX, TERM_MAX - 1, 1 << 40))
         return max(dice.choice((term, term, term, term + 1, term - 1, 0)), 0)
 
-    def entries(self, target: Node, prev: int, term: int) -> tuple[Entry, ...]:
+    def entries(self, target: GroupNode, prev: int, term: int) -> tuple[Entry, ...]:
         dice = self.dice
         count = dice.choice((0, 1, 1, 3, 300))
         return tuple(Entry(prev + 1 + i, term, *self.body()) for i in range(count))
@@ -118,7 +118,7 @@ class Hostile:
         shapes = (b"\xff\xfe", b"{}", b"[]", b"1", NESTED, b'{"n1":[]}', b'{"n1":[1,2,3]}')
         return dice.choice((*shapes, json.dumps(rows).encode(), json.dumps(rows).encode()))
 
-    def manifest(self, target: Node) -> bytes:
+    def manifest(self, target: GroupNode) -> bytes:
         dice, index = self.dice, self.number(target)
         names = ("part-0", "part-1", "part-0", "../vote", "", "x" * 300, "a\0b", "manifest.json")
         files = [
@@ -132,12 +132,12 @@ class Hostile:
         odd = dice.choice((NESTED, b"[1e999,1,1,[],[]]", b"[1,1,1]", b"{}", b"[NaN,0,0,[],[]]"))
         return dice.choice((good.encode(), good.encode(), good.encode(), checked(odd), odd))
 
-    def snapshot(self, target: Node) -> int:
+    def snapshot(self, target: GroupNode) -> int:
         incoming = target.core.receiver.incoming
         ids = [m.id for m in target.core.snapshots.by_index.values()]
         return self.dice.choice([incoming.manifest.id if incoming else 1, *ids, 7])
 
-    def introduction(self, target: Node) -> bytes:
+    def introduction(self, target: GroupNode) -> bytes:
         dice, contacts = self.dice, target.core.join.contacts
         said = {
             "formed": dice.choice((True, False, 1)),
@@ -157,10 +157,10 @@ def checked(body: bytes) -> bytes:
     return b"%08x" % zlib.crc32(body) + body
 
 
-Maker = Callable[[Hostile, Node], Message]
+Maker = Callable[[Hostile, GroupNode], Message]
 
 
-def append(h: Hostile, t: Node) -> Append:
+def append(h: Hostile, t: GroupNode) -> Append:
     prev, term = h.number(t), h.term(t)
     journal = t.core.journal
     inside = journal.base_index <= prev <= journal.last_index
@@ -168,7 +168,7 @@ def append(h: Hostile, t: Node) -> Append:
     return Append(term, prev, prev_term, h.number(t), h.entries(t, prev, term))
 
 
-def chunk(h: Hostile, t: Node) -> Chunk:
+def chunk(h: Hostile, t: GroupNode) -> Chunk:
     size = h.dice.choice((0, 5, 512, 512, 88, 600_000))
     incoming, there = t.core.receiver.incoming, h.dice.random() < 0.9
     file, offset = incoming.got if incoming else (0, 0)
@@ -177,7 +177,7 @@ def chunk(h: Hostile, t: Node) -> Chunk:
     return Chunk(h.term(t), h.snapshot(t), file, offset, there, bytes(size))
 
 
-def fetch(h: Hostile, t: Node) -> Fetch:
+def fetch(h: Hostile, t: GroupNode) -> Fetch:
     file, size = h.dice.choice((0, 1, 1 << 31)), h.dice.choice((1, 512, (1 << 32) - 1))
     return Fetch(h.term(t), h.snapshot(t), file, h.number(t), size)
 
@@ -197,13 +197,13 @@ MAKERS: list[Maker] = [
     lambda h, t: Vote(h.term(t), h.number(t), h.term(t), h.dice.random() < 0.2),
     lambda h, t: VoteReply(h.term(t), True),
     lambda h, t: TimeoutNow(h.term(t)),
-    lambda h, t: Offer(h.term(t), h.manifest(t)),
+    lambda h, t: SnapshotOffer(h.term(t), h.manifest(t)),
     lambda h, t: BadCopy(h.term(t), h.snapshot(t)),
     lambda h, t: Introduce(h.term(t), h.introduction(t)),
 ]
 
 
-def committed(node: Node) -> dict[int, int]:
+def committed(node: GroupNode) -> dict[int, int]:
     """The terms of what this node has committed, as far as its journal still has them."""
     core = node.core
     return {
@@ -211,7 +211,7 @@ def committed(node: Node) -> dict[int, int]:
     }
 
 
-def check_memory(node: Node) -> None:
+def check_memory(node: GroupNode) -> None:
     core = node.core
     assert sum(core.outbox.bytes) <= 2 * SETTINGS.outbox_bytes
     assert len(core.applicants) <= 64

@@ -10,7 +10,7 @@ import pytest
 from raftsched.chaos.sim.disk import SimDisk
 from raftsched.cluster.raft import segment
 from raftsched.cluster.raft.disk import RealDisk
-from raftsched.cluster.raft.faults import Broken, Damaged, Refused
+from raftsched.cluster.raft.faults import Broken, CallRefused, Damaged
 from raftsched.cluster.raft.journal import COMMAND, CONFIG, Entry, Journal, JournalLimits
 
 LIMITS = JournalLimits(segment=16 << 10, cache=2 << 10, entry=4 << 10)
@@ -299,7 +299,7 @@ def test_two_processes_cannot_share_a_folder(tmp_path: Path) -> None:
     first, second = RealDisk(tmp_path), RealDisk(tmp_path)
     Journal(first, LIMITS, ID)
 
-    with pytest.raises(Refused, match="in use by another process"):
+    with pytest.raises(CallRefused, match="in use by another process"):
         Journal(second, LIMITS, ID)
     first.close()
     Journal(second, LIMITS, ID)

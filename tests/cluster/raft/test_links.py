@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from raftsched.cluster.raft.link import PING, Identity, Link, LinkLimits
-from raftsched.cluster.raft.transport import Links
+from raftsched.cluster.raft.transport import PeerLinks
 
 LIMITS = LinkLimits(
     hello=0.05, hello_max=2.0, dial_min=0.001, dial_max=0.002, dial_timeout=0.1, dead=60.0,
@@ -24,9 +24,9 @@ DELAY_S = 0.1  # Each way: the answer comes long after the first patience is ove
 LIMIT_S = 20.0
 
 
-def links(name: str, up: asyncio.Event) -> Links:
+def links(name: str, up: asyncio.Event) -> PeerLinks:
     identity = Identity(cluster="c", node=name, incarnation=1)
-    return Links(
+    return PeerLinks(
         identity, LIMITS, time.monotonic, random.Random(1), lambda *_: None,
         up=lambda _: up.set(), down=lambda _: None,
     )  # fmt: skip

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
-from raftsched.cluster.raft.faults import Damaged, Refused
+from raftsched.chaos.sim.group import Group, GroupNode
+from raftsched.cluster.raft.faults import CallRefused, Damaged
 from raftsched.cluster.raft.manifest import folder_of
-from raftsched.cluster.raft.message import Message, Offer
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.message import Message, SnapshotOffer
+from raftsched.cluster.raft.port import RaftSettings
 
-SETTINGS = Settings(tail_entries=0, tail_bytes=0, chunk_bytes=2_000)
+SETTINGS = RaftSettings(tail_entries=0, tail_bytes=0, chunk_bytes=2_000)
 
 
-def write(group: Group, node: Node, count: int) -> None:
+def write(group: Group, node: GroupNode, count: int) -> None:
     """Fill more than a segment, so that a snapshot lets the journal be cut."""
     for number in range(count):
         body = b'{"id":"%d-%d","key":"k","add":"%s"}' % (
@@ -24,7 +24,7 @@ def write(group: Group, node: Node, count: int) -> None:
     group.run(0.3)
 
 
-def cut(count: int = 3) -> tuple[Group, Node]:
+def cut(count: int = 3) -> tuple[Group, GroupNode]:
     """A group whose journals begin behind their snapshots; and its leader."""
     group = Group(count, SETTINGS)
     leader = group.lead()
@@ -39,12 +39,12 @@ def cut(count: int = 3) -> tuple[Group, Node]:
     return group, leader
 
 
-def damage(node: Node) -> None:
+def damage(node: GroupNode) -> None:
     for index in node.core.snapshots.by_index:
         node.disk.flip(f"{folder_of(index)}/part-1", 3, 1)
 
 
-def restart(group: Group, node: Node) -> None:
+def restart(group: Group, node: GroupNode) -> None:
     """Its links break and come again, as with a process that ends."""
     for other in group.others(node):
         other.core.link_down(node.name, group.now)
@@ -83,7 +83,7 @@ def test_what_it_acknowledges_meanwhile_counts() -> None:
     restart(group, node)
 
     def passes(a: str, b: str, message: Message) -> bool:
-        return gone.name not in (a, b) and not isinstance(message, Offer)
+        return gone.name not in (a, b) and not isinstance(message, SnapshotOffer)
 
     group.passes = passes
     answers = group.write(leader, "while it has no state")
@@ -121,7 +121,7 @@ def test_nothing_is_made_of_a_state_that_is_not_there() -> None:
     assert node.core.snapshots.latest is None
     assert node.machine.applied() == 0
     assert node.gained == []
-    with pytest.raises(Refused):
+    with pytest.raises(CallRefused):
         node.core.read(lambda _: None)
 
 

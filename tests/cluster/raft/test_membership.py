@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import LIMITS, Group, Node
-from raftsched.cluster.raft.faults import Refused, Replaced
+from raftsched.chaos.sim.group import LIMITS, Group, GroupNode
+from raftsched.cluster.raft.faults import CallRefused, Replaced
 from raftsched.cluster.raft.journal import COMMAND, CONFIG, NOOP, Entry
 from raftsched.cluster.raft.membership import Configuration, Member
 from raftsched.cluster.raft.message import Append, Introduce, Message, Vote, VoteReply
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 
-SMALL = replace(Settings(), compact_bytes=30 << 10, tail_entries=5, chunk_bytes=100)
+SMALL = replace(RaftSettings(), compact_bytes=30 << 10, tail_entries=5, chunk_bytes=100)
 
 
 def connect(group: Group, name: str) -> None:
@@ -23,7 +23,7 @@ def connect(group: Group, name: str) -> None:
             group.nodes[name].core.link_up(other, group.now)
 
 
-def restart(group: Group, node: Node, *, empty: bool = False) -> None:
+def restart(group: Group, node: GroupNode, *, empty: bool = False) -> None:
     for other in group.others(node):
         other.core.link_down(node.name, group.now)
     if empty:
@@ -33,8 +33,8 @@ def restart(group: Group, node: Node, *, empty: bool = False) -> None:
     connect(group, node.name)
 
 
-def add(group: Group, name: str) -> Node:
-    node = Node(name, [*group.names, name], Settings())
+def add(group: Group, name: str) -> GroupNode:
+    node = GroupNode(name, [*group.names, name], RaftSettings())
     group.nodes[name] = node
     group.names.append(name)
     connect(group, name)
@@ -125,7 +125,7 @@ def test_members_change_one_at_a_time(three: Group) -> None:
     three.passes = lambda a, b, m: False
     leader.core.remove_member("n1" if leader.name != "n1" else "n2", three.now, lambda _: None)
 
-    with pytest.raises(Refused, match="not committed yet"):
+    with pytest.raises(CallRefused, match="not committed yet"):
         leader.core.remove_member(leader.name, three.now, lambda _: None)
 
 
@@ -195,7 +195,7 @@ def test_the_last_voter_cannot_be_removed() -> None:
     group = Group(1)
     leader = group.lead()
 
-    with pytest.raises(Refused, match="last voter"):
+    with pytest.raises(CallRefused, match="last voter"):
         leader.core.remove_member("n1", group.now, lambda _: None)
 
 
@@ -218,7 +218,7 @@ def test_members_survive_restart_and_snapshot() -> None:
 # Snapshots.
 
 
-def grown(group: Group) -> Node:
+def grown(group: Group) -> GroupNode:
     """Write until the leader's journal has been cut."""
     leader = group.lead()
     for number in range(600):
@@ -251,7 +251,7 @@ def test_large_entries_behind_a_snapshot_are_kept_up_to_a_number_of_bytes() -> N
     """Ten thousand entries of an import are gigabytes, to be kept on the disk and read at a start;
     and all of them were kept before the first snapshot was made."""
     kept = 64 << 10
-    group = Group(3, Settings(compact_bytes=kept, tail_entries=1000, tail_bytes=16 << 10))
+    group = Group(3, RaftSettings(compact_bytes=kept, tail_entries=1000, tail_bytes=16 << 10))
     leader = group.lead()
     made = set()
     for number in range(150):
@@ -501,12 +501,12 @@ def test_who_cannot_move_a_member_changes_nothing(three: Group) -> None:
     follower = three.others(leader)[0]
     long = "h" * 63 + ".h" * 60 + ":1"
 
-    with pytest.raises(Refused, match="does not lead"):
+    with pytest.raises(CallRefused, match="does not lead"):
         follower.core.move_member("n1", "new:7", "", three.now, lambda _: None)
-    with pytest.raises(Refused, match="no member"):
+    with pytest.raises(CallRefused, match="no member"):
         leader.core.move_member("n9", "new:7", "", three.now, lambda _: None)
     leader.core.move_member("n1", long, "", three.now, lambda _: None)
-    with pytest.raises(Refused, match="not committed yet"):
+    with pytest.raises(CallRefused, match="not committed yet"):
         leader.core.move_member("n1", "new:7", "", three.now, lambda _: None)
 
 
@@ -515,7 +515,7 @@ def test_addresses_that_cannot_be_kept_are_refused() -> None:
     config = Configuration({f"n{i}": Member(1, "n:1", True) for i in range(9)})
     for name in config.members:
         config = config.moved(name, long, long)
-    with pytest.raises(Refused, match="use shorter ones"):
+    with pytest.raises(CallRefused, match="use shorter ones"):
         config.check_size()
     for row in ([1, "n:1", True, ""], [1, "n:1", True, "x"], [1, "n:1", True, "n:2", "n:3"]):
         with pytest.raises(ValueError, match="not described"):
@@ -526,7 +526,7 @@ def test_addresses_that_cannot_be_kept_are_refused() -> None:
 
 def test_who_is_added_again_is_not_told_of_the_removal_of_its_former_disk() -> None:
     """It reads of that on its way through the log, before it reads that it was added."""
-    group = Group(3, Settings(window_bytes=1 << 18, append_bytes=1 << 17))
+    group = Group(3, RaftSettings(window_bytes=1 << 18, append_bytes=1 << 17))
     leader = group.lead()
     group.run(0.5)
     away = group.others(leader)[0]
@@ -571,7 +571,7 @@ def test_a_disk_that_comes_back_after_another_took_its_place_ends_and_counts_for
     former = away.disk
     for other in three.others(away):
         other.core.link_down(away.name, three.now)
-    fresh = Node(away.name, three.names, Settings())
+    fresh = GroupNode(away.name, three.names, RaftSettings())
     fresh.lives += 10
     fresh.start(three.now)
     three.nodes[away.name] = fresh
@@ -582,7 +582,7 @@ def test_a_disk_that_comes_back_after_another_took_its_place_ends_and_counts_for
     for other in three.others(fresh):
         other.core.link_down(away.name, three.now)
 
-    three.nodes[away.name] = Node(away.name, three.names, Settings(), former)
+    three.nodes[away.name] = GroupNode(away.name, three.names, RaftSettings(), former)
     three.passes = lambda a, b, m: b != away.name or not isinstance(m, Introduce)
     connect(three, away.name)
     three.run(2.0)

@@ -6,27 +6,27 @@ from __future__ import annotations
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import Group, GroupNode
 from raftsched.cluster.raft.faults import JournalDamaged
 from raftsched.cluster.raft.message import Append, Introduce, Message, PreVote, Vote
 from raftsched.cluster.raft.segment import SUFFIX
 
 
-def write(group: Group, node: Node, count: int, what: str) -> None:
+def write(group: Group, node: GroupNode, count: int, what: str) -> None:
     """Have so many entries acknowledged."""
     answers = [group.write(node, f"{what}-{number}") for number in range(count)]
     group.run(0.3)
     assert all(answer and answer[0] for answer in answers)
 
 
-def stop(group: Group, node: Node) -> None:
+def stop(group: Group, node: GroupNode) -> None:
     """The process ends: its links break, and nothing reaches it."""
     for other in group.others(node):
         other.core.link_down(node.name, group.now)
         node.core.link_down(other.name, group.now)
 
 
-def start(group: Group, node: Node, *, meets: list[Node] | None = None) -> None:
+def start(group: Group, node: GroupNode, *, meets: list[GroupNode] | None = None) -> None:
     """Begin again with what is on the disk, linked to those that run."""
     node.start(group.now)
     for other in group.others(node) if meets is None else meets:
@@ -34,7 +34,7 @@ def start(group: Group, node: Node, *, meets: list[Node] | None = None) -> None:
         other.core.link_up(node.name, group.now)
 
 
-def pair(group: Group, *, copied: str) -> tuple[Node, Node, Node, int]:
+def pair(group: Group, *, copied: str) -> tuple[GroupNode, GroupNode, GroupNode, int]:
     """One node is away, the two others acknowledge, and one of these gets back the copy of its
     folder from before. Returns the node with the copy, the witness, the one that was away, and the
     last entry that was acknowledged."""
@@ -53,7 +53,7 @@ def pair(group: Group, *, copied: str) -> tuple[Node, Node, Node, int]:
     return older, witness, away, last
 
 
-def without_elections_of(node: Node) -> object:
+def without_elections_of(node: GroupNode) -> object:
     """The node is too slow to stand: whoever else can be elected is."""
     return lambda a, b, m: a != node.name or not isinstance(m, PreVote | Vote)
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
-from raftsched.cluster.raft.message import Append, Message, Offer
-from raftsched.cluster.raft.port import Settings
+from raftsched.chaos.sim.group import Group, GroupNode
+from raftsched.cluster.raft.message import Append, Message, SnapshotOffer
+from raftsched.cluster.raft.port import RaftSettings
 
-SMALL = replace(Settings(), compact_bytes=40 << 10, tail_entries=5, append_bytes=1000)
+SMALL = replace(RaftSettings(), compact_bytes=40 << 10, tail_entries=5, append_bytes=1000)
 
 
-def filled(group: Group, entries: int) -> Node:
+def filled(group: Group, entries: int) -> GroupNode:
     leader = group.lead()
     for number in range(entries):
         group.write(leader, f"w{number}" + "x" * 100)
@@ -22,7 +22,7 @@ def filled(group: Group, entries: int) -> Node:
     return leader
 
 
-def replaced(group: Group, leader: Node) -> Node:
+def replaced(group: Group, leader: GroupNode) -> GroupNode:
     """Let the leader's process die and another one lead, which never heard of it in its term."""
     group.passes = lambda a, b, m: leader.name not in (a, b)
     for other in group.others(leader):
@@ -33,7 +33,7 @@ def replaced(group: Group, leader: Node) -> Node:
     return successor
 
 
-def back(group: Group, node: Node) -> list[Message]:
+def back(group: Group, node: GroupNode) -> list[Message]:
     """Connect a node again; return what will have been said to it."""
     heard: list[Message] = []
 
@@ -78,7 +78,7 @@ def test_who_has_the_log_gets_no_snapshot() -> None:
 
     assert new.core.journal.base_index > 0
     assert old.core.last_applied == new.core.last_applied
-    assert [m for m in heard if isinstance(m, Offer)] == []
+    assert [m for m in heard if isinstance(m, SnapshotOffer)] == []
 
 
 def test_after_a_broken_line_what_was_under_way_is_sent_again(three: Group) -> None:
@@ -98,7 +98,7 @@ def test_after_a_broken_line_what_was_under_way_is_sent_again(three: Group) -> N
 
 @pytest.mark.parametrize(("hurry_bytes", "told"), [(10, True), (64 << 10, False)])
 def test_a_commit_of_much_is_told_at_once(hurry_bytes: int, told: bool) -> None:
-    group = Group(3, replace(Settings(), hurry_bytes=hurry_bytes))
+    group = Group(3, replace(RaftSettings(), hurry_bytes=hurry_bytes))
     leader = group.lead()
     group.run(0.3)
 
@@ -138,7 +138,7 @@ def test_a_slow_link_is_not_filled_with_the_same_entries(three: Group) -> None:
 
 
 def test_large_entries_are_applied_a_few_at_a_time() -> None:
-    group = Group(3, replace(Settings(), apply_bytes=1000))
+    group = Group(3, replace(RaftSettings(), apply_bytes=1000))
     leader = group.lead()
     steps: list[int] = []
     follower = group.others(leader)[0]

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import LIMITS, Group, Node
+from raftsched.chaos.sim.group import LIMITS, Group, GroupNode
 from raftsched.cluster.raft.disk import OPEN_MAX, SPARES, RealDisk
 from raftsched.cluster.raft.driver import Driver
-from raftsched.cluster.raft.faults import DiskFull, Refused
+from raftsched.cluster.raft.faults import CallRefused, DiskFull
 from raftsched.cluster.raft.journal import COMMAND, Entry, Journal
 from raftsched.cluster.raft.segment import numbers
 from raftsched.cluster.raft.transport import CONNECTIONS_MAX, STRANGERS_MAX, split
@@ -25,7 +25,7 @@ from raftsched.cluster.raft.transport import CONNECTIONS_MAX, STRANGERS_MAX, spl
 from .test_driver import SMALL, cluster, leader_of, until
 
 
-def fill_state(node: Node) -> Callable[[], None]:
+def fill_state(node: GroupNode) -> Callable[[], None]:
     """Let the machine of a node have no room; returns what gives it room again."""
     apply = node.machine.apply
 
@@ -88,7 +88,7 @@ def test_when_no_state_has_room_nobody_leads_and_all_comes_back(three: Group) ->
     three.write(leader, "first")
     three.run(3.0)
     assert not any(node.core.in_office for node in three.nodes.values())
-    with pytest.raises(Refused):
+    with pytest.raises(CallRefused):
         three.write(leader, "refused")
 
     for free in frees:
@@ -188,7 +188,7 @@ async def test_a_round_of_the_journal_that_lacks_something_is_tried_again(
             short.setattr(leader.core.journal.disk, "sync", lacks)
             assert await leader.propose(b"unknown", 0.3) is None
             await until(lambda: leader.status().full)
-            with pytest.raises(Refused):
+            with pytest.raises(CallRefused):
                 await leader.propose(b"refused", 0.3)
 
         await until(lambda: leader.status().ready)
@@ -259,7 +259,7 @@ async def written(drivers: dict[str, Driver], data: bytes) -> None:
     """Have something agreed on by whoever leads by then."""
     async with asyncio.timeout(20):
         while True:
-            with suppress(Refused):
+            with suppress(CallRefused):
                 if await (await leader_of(drivers)).propose(data, 1.0) is not None:
                     return
             await asyncio.sleep(0.01)

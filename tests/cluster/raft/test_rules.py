@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.chaos.sim.group import Group, Node
-from raftsched.cluster.raft.faults import Broken, Fatal, Refused, Unsupported
+from raftsched.chaos.sim.group import Group, GroupNode
+from raftsched.cluster.raft.faults import Broken, CallRefused, Fatal, Unsupported
 from raftsched.cluster.raft.journal import COMMAND, Entry
 from raftsched.cluster.raft.manifest import Manifest
 from raftsched.cluster.raft.message import (
@@ -14,12 +14,12 @@ from raftsched.cluster.raft.message import (
     Heartbeat,
     HeartbeatAck,
     Message,
-    Offer,
+    SnapshotOffer,
     VoteReply,
 )
 
 
-def tell(node: Node, peer: Node, message: Message, now: float) -> list[Message]:
+def tell(node: GroupNode, peer: GroupNode, message: Message, now: float) -> list[Message]:
     """Give a node a message and return what it answers to that peer."""
     node.core.receive(peer.name, peer.core.incarnation, message, now)
     return [m for to, m in node.turn(now) if to == peer.name and isinstance(m, AppendAck)]
@@ -29,7 +29,7 @@ def command(index: int, term: int) -> Entry:
     return Entry(index, term, COMMAND, b'{"id":"%d-%d","key":"k","add":"x"}' % (index, term))
 
 
-def followed(three: Group, count: int = 20) -> tuple[Node, Node, int]:
+def followed(three: Group, count: int = 20) -> tuple[GroupNode, GroupNode, int]:
     """Return leader and follower after some writes, and the last index."""
     leader = three.lead()
     for number in range(count):
@@ -90,7 +90,7 @@ def test_an_offer_of_a_snapshot_commits_nothing(three: Group) -> None:
     follower.core.journal.append(command(last + 1, leader.core.term))
     members = leader.core.journal.configs[-1:]
     manifest = Manifest(last + 50, leader.core.term, last + 50, members, [])
-    offer = Offer(leader.core.term, manifest.encode())
+    offer = SnapshotOffer(leader.core.term, manifest.encode())
 
     follower.core.receive(leader.name, leader.core.incarnation, offer, three.now)
 
@@ -249,7 +249,7 @@ def test_an_old_snapshot_is_left_alone(three: Group) -> None:
     members = leader.core.journal.configs[-1:]
     old = Manifest(last - 5, leader.core.term, last - 5, members, [])
 
-    [ack] = tell(follower, leader, Offer(leader.core.term, old.encode()), three.now)
+    [ack] = tell(follower, leader, SnapshotOffer(leader.core.term, old.encode()), three.now)
 
     assert isinstance(ack, AppendAck)
     assert (ack.ok, ack.at) == (True, last - 5)
@@ -309,5 +309,5 @@ def test_pysyncobj_can_be_called_for_term_vote_and_role_only(three: Group) -> No
 def test_a_follower_refuses_and_names_the_leader(three: Group) -> None:
     leader = three.lead()
 
-    with pytest.raises(Refused, match=f"the leader is {leader.name}"):
+    with pytest.raises(CallRefused, match=f"the leader is {leader.name}"):
         three.others(leader)[0].core.propose(b"{}", lambda _: None)

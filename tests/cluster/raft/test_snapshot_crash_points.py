@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import Group, GroupNode
 from raftsched.cluster.raft.message import AppendAck
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.port import RaftSettings
 
 from .recording import FailingDisk, RecordingDisk, images
 
-SETTINGS = Settings(
+SETTINGS = RaftSettings(
     compact_bytes=1 << 20, tail_entries=0, chunk_bytes=512, chunk_window=2, append_bytes=4000
 )
 Promise = tuple[int, int, tuple[int, str]]  # Steps done, last index said to be here, term and vote.
@@ -34,7 +34,7 @@ class Scene:
     def play(self) -> None:
         """Two snapshots arrive, one is made, and the log goes on in between."""
         group = self.group
-        self.watched = group.nodes["n3"] = Node("n3", group.names, SETTINGS, self.disk)
+        self.watched = group.nodes["n3"] = GroupNode("n3", group.names, SETTINGS, self.disk)
         for name in ("n1", "n2"):
             self.watched.core.link_up(name, 0.0)
         leader = group.lead()
@@ -57,7 +57,7 @@ class Scene:
         self.watched.core.make_snapshot()
         self.write(leader, 3, 30)
 
-    def write(self, leader: Node, count: int, part: int) -> None:
+    def write(self, leader: GroupNode, count: int, part: int) -> None:
         for number in range(count):
             self.group.write(leader, f"{part}-{number}-{'x' * 300}")
             self.run(0.05)
@@ -89,9 +89,9 @@ class Scene:
         self.promises.append((len(self.disk.steps), max(said, default=0), vote))
 
 
-def start(disk: SimDisk, scene: Scene) -> Node:
+def start(disk: SimDisk, scene: Scene) -> GroupNode:
     """Start a process on what is left of a disk."""
-    return Node("n3", scene.group.names, SETTINGS, disk)
+    return GroupNode("n3", scene.group.names, SETTINGS, disk)
 
 
 def check(disk: SimDisk, scene: Scene, acked: int, vote: tuple[int, str], where: str) -> None:

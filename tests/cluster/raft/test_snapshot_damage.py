@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import Group, GroupNode
 from raftsched.chaos.sim.register import Register
 from raftsched.cluster.raft.faults import Damaged
 from raftsched.cluster.raft.manifest import FileOf, Manifest, folder_of
-from raftsched.cluster.raft.message import BadCopy, Chunk, Message, Offer, WireError
-from raftsched.cluster.raft.port import Settings
+from raftsched.cluster.raft.message import BadCopy, Chunk, Message, SnapshotOffer, WireError
+from raftsched.cluster.raft.port import RaftSettings
 
-SETTINGS = Settings(tail_entries=0, chunk_bytes=200)
+SETTINGS = RaftSettings(tail_entries=0, chunk_bytes=200)
 MEMBERS = '{"n1":[1,"n1:1",true]}'
 DIGEST = "ab" * 32
 
 
-def grown() -> tuple[Group, Node, str]:
+def grown() -> tuple[Group, GroupNode, str]:
     """Return a leader with a snapshot, and the folder of that."""
     group = Group(3, SETTINGS)
     leader = group.lead()
@@ -33,8 +33,8 @@ def grown() -> tuple[Group, Node, str]:
     return group, leader, folder_of(leader.core.snapshots.last_index)
 
 
-def starts(node: Node, disk: SimDisk) -> Node:
-    return Node(node.name, sorted(node.contacts), SETTINGS, disk)
+def starts(node: GroupNode, disk: SimDisk) -> GroupNode:
+    return GroupNode(node.name, sorted(node.contacts), SETTINGS, disk)
 
 
 def changed(disk: SimDisk, path: str, content: bytes | None) -> SimDisk:
@@ -167,12 +167,12 @@ def test_what_is_no_manifest_is_refused(three: Group, data: bytes) -> None:
         Manifest.decode(data)
     with pytest.raises(WireError, match="no manifest"):
         follower.core.receive(
-            leader.name, leader.core.incarnation, Offer(leader.core.term, data), three.now
+            leader.name, leader.core.incarnation, SnapshotOffer(leader.core.term, data), three.now
         )
     assert follower.core.receiver.incoming is None
 
 
-def behind(group: Group, leader: Node) -> Node:
+def behind(group: Group, leader: GroupNode) -> GroupNode:
     """Return a follower that needs the leader's snapshot."""
     follower = group.others(leader)[0]
     group.passes = lambda a, b, m: follower.name not in (a, b)
@@ -243,7 +243,7 @@ def test_a_leader_whose_own_snapshot_is_damaged_stops_when_it_is_told() -> None:
     assert follower.machine.digest == digest
 
 
-def unreadable(node: Node) -> None:
+def unreadable(node: GroupNode) -> None:
     """What it is given was written so, and still no state can be read from it."""
 
     def check(folder: str) -> None:
