@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -23,6 +23,13 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 BYTES = "application/octet-stream"
 Kind = TypeVar("Kind")
+
+
+class ListCount(NamedTuple):
+    """How many there are; where it is not exact, at least so many."""
+
+    number: int
+    is_exact: bool
 
 
 def timestamp(moment: datetime | None) -> Timestamp | None:

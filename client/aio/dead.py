@@ -22,6 +22,13 @@ class AsyncDeadLetters(AsyncService):
         """
         return await self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
 
+    async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> values.ListCount:
+        """How many dead letters there are, all or those that the filter names.
+
+        print((await client.dead.count("kind=ValueError")).number)
+        """
+        return await self._count(dead_letter_pb2.ListDeadLettersRequest(filter=filter), options)
+
     async def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[AsyncRun]:

@@ -14,7 +14,7 @@ from ..options import ReadOptions, Writing, parted
 from ..ranges import made
 from ..schedules import When
 from ..specs import PriorityWord, SpecOptions, build
-from ..values import Length, choice, duration, timestamp
+from ..values import Length, ListCount, choice, duration, timestamp
 from .runs import AsyncRun
 from .service import AsyncService
 
@@ -53,15 +53,28 @@ class AsyncJobs(AsyncService):
         request = job_pb2.GetJobStatusRequest(job=job)
         return await self._send(request, job_pb2.JobStatus, options)
 
+    async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
+        """How many jobs there are, all or those that the filter names.
+
+        print((await client.jobs.count("state=PAUSED")).number)
+        """
+        return await self._count(job_pb2.ListJobsRequest(filter=filter), options)
+
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
+        self,
+        filter: str = "",
+        *,
+        order_by: str = "",
+        limit: int | None = None,
+        **options: Unpack[ReadOptions],
     ) -> AsyncIterator[job_pb2.Job]:
-        """The jobs by name, all or those that the filter names.
+        """The jobs by name, all or those that the filter names, or in another order.
 
         async for job in client.jobs.list("labels.team=a AND state=PAUSED"):
             print(job.name)
         """
-        return self._items(job_pb2.ListJobsRequest(filter=filter), "jobs", limit, options)
+        request = job_pb2.ListJobsRequest(filter=filter, order_by=order_by)
+        return self._items(request, "jobs", limit, options)
 
     async def update(
         self, job: str, *, etag: str = "", **options: Unpack[SpecWriting]

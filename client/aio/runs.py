@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from ...proto.v1 import common_pb2, run_pb2
 from ..errors import ResultMismatch, RunFailed, RunNotEnded
 from ..options import ReadOptions, Writing
-from ..values import Length, choice, duration, value_of
+from ..values import Length, ListCount, choice, duration, value_of
 from .service import AsyncService
 
 if TYPE_CHECKING:
@@ -134,6 +134,13 @@ class AsyncRuns(AsyncService):
         run = await client.runs.get("report.17.1763456400000")
         """
         return await self._run(run_pb2.GetRunRequest(run=run), options)
+
+    async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
+        """How many runs are under way, or fit the filter.
+
+        print((await client.runs.count("state=FAILED AND kind=ValueError")).number)
+        """
+        return await self._count(run_pb2.ListRunsRequest(filter=filter), options)
 
     async def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ..options import EachCall, fill, of_the_call
+from ..values import ListCount
 
 if TYPE_CHECKING:
     from ..async_client import AsyncClient
@@ -55,6 +56,13 @@ class AsyncService:
             request.page_token, steps = step.next_page_token, steps + 1
             if not step.next_page_token:
                 return done
+
+    async def _count(self, request: Any, options: EachCall) -> ListCount:  # noqa: ANN401  # Of a list.
+        """How many items a list has."""
+        request.page_size, request.with_count = 1, True
+        fill(request, options, self._client.namespace)
+        page = await self._client.call(request, **of_the_call(options))
+        return ListCount(page.count, page.count_is_exact)
 
     async def _items(
         self,

@@ -23,6 +23,13 @@ class DeadLetters(Service):
         """
         return self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
 
+    def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> values.ListCount:
+        """How many dead letters there are, all or those that the filter names.
+
+        print(client.dead.count("kind=ValueError").number)
+        """
+        return self._count(dead_letter_pb2.ListDeadLettersRequest(filter=filter), options)
+
     def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[Run]:

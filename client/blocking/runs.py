@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from ...proto.v1 import common_pb2, run_pb2
 from ..errors import ResultMismatch, RunFailed, RunNotEnded
 from ..options import ReadOptions, Writing
-from ..values import Length, choice, duration, value_of
+from ..values import Length, ListCount, choice, duration, value_of
 from .service import Service
 
 if TYPE_CHECKING:
@@ -135,6 +135,13 @@ class Runs(Service):
         run = client.runs.get("report.17.1763456400000")
         """
         return self._run(run_pb2.GetRunRequest(run=run), options)
+
+    def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
+        """How many runs are under way, or fit the filter.
+
+        print(client.runs.count("state=FAILED AND kind=ValueError").number)
+        """
+        return self._count(run_pb2.ListRunsRequest(filter=filter), options)
 
     def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ..options import EachCall, fill, of_the_call
+from ..values import ListCount
 
 if TYPE_CHECKING:
     from ..sync_client import Client
@@ -56,6 +57,13 @@ class Service:
             request.page_token, steps = step.next_page_token, steps + 1
             if not step.next_page_token:
                 return done
+
+    def _count(self, request: Any, options: EachCall) -> ListCount:  # noqa: ANN401  # Of a list.
+        """How many items a list has."""
+        request.page_size, request.with_count = 1, True
+        fill(request, options, self._client.namespace)
+        page = self._client.call(request, **of_the_call(options))
+        return ListCount(page.count, page.count_is_exact)
 
     def _items(
         self,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # Refusals that are printed one by one.
 FILTER = click.option("--filter", "fitting", metavar="FILTER", help="All that fit; '' for all.")
+COUNT = click.option("--count", "with_count", is_flag=True, help="Only how many there are.")
 
 
 def is_by_filter(name: object, text: str | None, usage: str) -> bool:

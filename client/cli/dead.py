@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from . import messages as m
+from .change import COUNT
 from .exits import wrong_use
 from .job import condition
 from .lazy import ExampleGroup
@@ -43,10 +44,11 @@ def dead() -> None:
 
 @command(dead, "list", "raftsched dead list --kind ValueError", reads=True, lists=True)
 @filter_options
-def list_(session: Invocation, text: str, **given: str | None) -> None:
+@COUNT
+def list_(session: Invocation, text: str, with_count: bool, **given: str | None) -> None:
     """List dead letters, newest first."""
     request = m.dead_letter_pb2.ListDeadLettersRequest(
-        namespace=session.namespace, filter=condition(text, **given)
+        namespace=session.namespace, filter=condition(text, **given), with_count=with_count
     )
     kind = m.dead_letter_pb2.ListDeadLettersResponse
     session.show_list(request, kind, "runs", "list dead letters")

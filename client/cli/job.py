@@ -125,12 +125,19 @@ def get(session: Invocation, name: str) -> None:
 @click.option("--handler", metavar="NAME", help="Only those with this handler.")
 @click.option("--calendar", metavar="NAME", help="Only those that leave its days out.")
 @click.option("--filter", "text", default="", help="As the API has it: 'owner=ann AND zone=UTC'.")
+@click.option("--order-by", default="", metavar="FIELD", help="name, create_time or next_time.")
+@change.COUNT
 @click.argument("name", default="", metavar="[NAME*]")
-def list_(session: Invocation, name: str, text: str, label: tuple[str, ...], **given: str) -> None:
-    """List jobs by name."""
+def list_(
+    session: Invocation, name: str, text: str, label: tuple[str, ...], order_by: str,
+    with_count: bool, **given: str,
+) -> None:  # fmt: skip
+    """List jobs by name, or in another order; `--order-by 'next_time desc'` is backwards."""
     request = m.job_pb2.ListJobsRequest(
         namespace=session.namespace,
         filter=condition(text, label, name=name, **given),
+        order_by=order_by,
+        with_count=with_count,
     )
     session.show_list(request, m.job_pb2.ListJobsResponse, "jobs", "list jobs")
 

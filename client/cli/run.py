@@ -57,10 +57,11 @@ def run() -> None:
 @click.option("--worker", type=WORKER, help="Only those that this worker holds.")
 @click.option("--flow", type=FLOW, help="Only those of this flow run.")
 @click.option("--filter", "text", default="", help="As the API has it.")
-def list_(session: Invocation, text: str, **given: str | None) -> None:
+@change.COUNT
+def list_(session: Invocation, text: str, with_count: bool, **given: str | None) -> None:
     """List runs, newest first: those under way, or those of one state."""
     request = m.run_pb2.ListRunsRequest(
-        namespace=session.namespace, filter=condition(text, **given)
+        namespace=session.namespace, filter=condition(text, **given), with_count=with_count
     )
     ended = given["state"] or text
     session.show_list(

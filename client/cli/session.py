@@ -215,7 +215,13 @@ class Invocation:
     def show_list(
         self, request: Message, kind: type[Answer], field: str, doing: str, *, empty: str = ""
     ) -> None:
-        """Print all pages of a list; `empty` is what to tell a person when it is."""
+        """Print all pages of a list; `empty` is what to tell a person when it is. With `--count`
+        only how many there are."""
+        if getattr(request, "with_count", False):
+            request.page_size = 1  # type: ignore[attr-defined]
+            page: Any = self.read(request, kind, doing)
+            echo(f"{page.count}" if page.count_is_exact else f"{page.count}+")
+            return
         self.out.pages(self.pages(request, kind, doing), field, empty)
 
     # Words.

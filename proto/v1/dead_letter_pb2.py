@@ -28,7 +28,7 @@ from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eraftsched/v1/dead_letter.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"e\n\x14GetDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x91\x01\n\x16ListDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"b\n\x17ListDeadLettersResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.raftsched.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x03\"\x90\x01\n\x15\x45\x64itDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12&\n\x07payload\x18\x03 \x01(\x0b\x32\x15.raftsched.v1.Payload\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"k\n\x18RequeueDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"o\n\x19RequeueDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"N\n\x1aRequeueDeadLettersResponse\x12\x10\n\x08requeued\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x12\x10\n\x08left_out\x18\x03 \x01(\x03\"m\n\x17PurgeDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xab\x06\n\x11\x44\x65\x61\x64LetterService\x12o\n\rGetDeadLetter\x12\".raftsched.v1.GetDeadLetterRequest\x1a\x11.raftsched.v1.Run\"\'\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/deadLetters/{run}\x12\x81\x01\n\x0fListDeadLetters\x12$.raftsched.v1.ListDeadLettersRequest\x1a%.raftsched.v1.ListDeadLettersResponse\"!\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/deadLetters\x12t\n\x0e\x45\x64itDeadLetter\x12#.raftsched.v1.EditDeadLetterRequest\x1a\x11.raftsched.v1.Run\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\x32\x15/v1/deadLetters/{run}:\x01*\x12\x82\x01\n\x11RequeueDeadLetter\x12&.raftsched.v1.RequeueDeadLetterRequest\x1a\x11.raftsched.v1.Run\"2\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\"\"\x1d/v1/deadLetters/{run}:requeue:\x01*\x12\x95\x01\n\x12RequeueDeadLetters\x12\'.raftsched.v1.RequeueDeadLettersRequest\x1a(.raftsched.v1.RequeueDeadLettersResponse\",\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1c\"\x17/v1/deadLetters:requeue:\x01*\x12\x8d\x01\n\x10PurgeDeadLetters\x12%.raftsched.v1.PurgeDeadLettersRequest\x1a&.raftsched.v1.PurgeDeadLettersResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\"\x15/v1/deadLetters:purge:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eraftsched/v1/dead_letter.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"e\n\x14GetDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\xa5\x01\n\x16ListDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\x12\x12\n\nwith_count\x18\x06 \x01(\x08\"\x89\x01\n\x17ListDeadLettersResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.raftsched.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\x12\x16\n\x0e\x63ount_is_exact\x18\x05 \x01(\x08\"\x90\x01\n\x15\x45\x64itDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12&\n\x07payload\x18\x03 \x01(\x0b\x32\x15.raftsched.v1.Payload\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"k\n\x18RequeueDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"o\n\x19RequeueDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"N\n\x1aRequeueDeadLettersResponse\x12\x10\n\x08requeued\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x12\x10\n\x08left_out\x18\x03 \x01(\x03\"m\n\x17PurgeDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xab\x06\n\x11\x44\x65\x61\x64LetterService\x12o\n\rGetDeadLetter\x12\".raftsched.v1.GetDeadLetterRequest\x1a\x11.raftsched.v1.Run\"\'\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/deadLetters/{run}\x12\x81\x01\n\x0fListDeadLetters\x12$.raftsched.v1.ListDeadLettersRequest\x1a%.raftsched.v1.ListDeadLettersResponse\"!\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/deadLetters\x12t\n\x0e\x45\x64itDeadLetter\x12#.raftsched.v1.EditDeadLetterRequest\x1a\x11.raftsched.v1.Run\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\x32\x15/v1/deadLetters/{run}:\x01*\x12\x82\x01\n\x11RequeueDeadLetter\x12&.raftsched.v1.RequeueDeadLetterRequest\x1a\x11.raftsched.v1.Run\"2\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\"\"\x1d/v1/deadLetters/{run}:requeue:\x01*\x12\x95\x01\n\x12RequeueDeadLetters\x12\'.raftsched.v1.RequeueDeadLettersRequest\x1a(.raftsched.v1.RequeueDeadLettersResponse\",\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1c\"\x17/v1/deadLetters:requeue:\x01*\x12\x8d\x01\n\x10PurgeDeadLetters\x12%.raftsched.v1.PurgeDeadLettersRequest\x1a&.raftsched.v1.PurgeDeadLettersResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\"\x15/v1/deadLetters:purge:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -62,21 +62,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETDEADLETTERREQUEST']._serialized_start=157
   _globals['_GETDEADLETTERREQUEST']._serialized_end=258
   _globals['_LISTDEADLETTERSREQUEST']._serialized_start=261
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=406
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=408
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=506
-  _globals['_EDITDEADLETTERREQUEST']._serialized_start=509
-  _globals['_EDITDEADLETTERREQUEST']._serialized_end=653
-  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_start=655
-  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_end=762
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=764
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=875
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=877
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=955
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=957
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=1066
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=1068
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=1124
-  _globals['_DEADLETTERSERVICE']._serialized_start=1127
-  _globals['_DEADLETTERSERVICE']._serialized_end=1938
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=426
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=429
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=566
+  _globals['_EDITDEADLETTERREQUEST']._serialized_start=569
+  _globals['_EDITDEADLETTERREQUEST']._serialized_end=713
+  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_start=715
+  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_end=822
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=824
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=935
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=937
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=1015
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=1017
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=1126
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=1128
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=1184
+  _globals['_DEADLETTERSERVICE']._serialized_start=1187
+  _globals['_DEADLETTERSERVICE']._serialized_end=1998
 # @@protoc_insertion_point(module_scope)

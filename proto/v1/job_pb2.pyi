@@ -1261,6 +1261,8 @@ class ListJobsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
+    WITH_COUNT_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     filter: _builtins.str
@@ -1269,6 +1271,14 @@ class ListJobsRequest(_message.Message):
     """See common.proto."""
     page_token: _builtins.str
     """See common.proto."""
+    order_by: _builtins.str
+    """`name` (the default), `create_time` or `next_time`, the latest last; with ` desc` behind it
+    backwards. By `next_time` jobs without one stand behind the others, and one whose time changes
+    between two pages may be left out or shown twice. Another is FIELD_INVALID; in a namespace with
+    over 20,000 jobs `next_time` is LIMIT_EXCEEDED.
+    """
+    with_count: _builtins.bool
+    """Count what fits, beside this page."""
     @_builtins.property
     def read(self) -> _common_pb2.ReadOptions:
         """How fresh."""
@@ -1281,10 +1291,12 @@ class ListJobsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         read: _common_pb2.ReadOptions | None = ...,
+        order_by: _builtins.str = ...,
+        with_count: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["read", b"read"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "read", b"read"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "read", b"read", "with_count", b"with_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1298,21 +1310,33 @@ class ListJobsResponse(_message.Message):
 
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    COUNT_IS_EXACT_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
+    count: _builtins.int
+    """With `with_count`: how many fit in all. Without a filter those that are being deleted are not
+    counted.
+    """
+    count_is_exact: _builtins.bool
+    """With `with_count`: false where only the first 10,000 that fit, of the first 20,000 that were
+    looked at, are counted: there may be more.
+    """
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
-        """By name."""
+        """See `order_by`."""
 
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___Job] | None = ...,
         next_page_token: _builtins.str = ...,
+        count: _builtins.int = ...,
+        count_is_exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "count_is_exact", b"count_is_exact", "jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

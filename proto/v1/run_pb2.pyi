@@ -927,6 +927,7 @@ class ListRunsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
+    WITH_COUNT_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     filter: _builtins.str
@@ -935,6 +936,8 @@ class ListRunsRequest(_message.Message):
     """See common.proto."""
     page_token: _builtins.str
     """See common.proto."""
+    with_count: _builtins.bool
+    """Count what fits, beside this page."""
     @_builtins.property
     def read(self) -> _common_pb2.ReadOptions:
         """How fresh."""
@@ -947,10 +950,11 @@ class ListRunsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         read: _common_pb2.ReadOptions | None = ...,
+        with_count: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["read", b"read"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "read", b"read"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "read", b"read", "with_count", b"with_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -964,8 +968,14 @@ class ListRunsResponse(_message.Message):
 
     RUNS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    COUNT_IS_EXACT_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty at the end."""
+    count: _builtins.int
+    """With `with_count`: how many fit in all."""
+    count_is_exact: _builtins.bool
+    """See ListJobsResponse."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
         """Newest first."""
@@ -975,10 +985,12 @@ class ListRunsResponse(_message.Message):
         *,
         runs: _abc.Iterable[Global___Run] | None = ...,
         next_page_token: _builtins.str = ...,
+        count: _builtins.int = ...,
+        count_is_exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "count_is_exact", b"count_is_exact", "next_page_token", b"next_page_token", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

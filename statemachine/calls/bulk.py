@@ -204,8 +204,8 @@ def _job_at(view: View, request: ChangeJobs, wanted: Filter, key: bytes) -> JobI
     if value is None:
         return None
     job = view.job(int.from_bytes(value, "big"))
-    is_resume = request.change == ChangeJobs.CHANGE_RESUME
-    if is_resume and job.state.state != next_time.PAUSED:
+    state, is_resume = job.state.state, request.change == ChangeJobs.CHANGE_RESUME
+    if state == next_time.DELETING or (is_resume and state != next_time.PAUSED):
         return None
     if not wanted.fits(filtered.of_job(job)):
         return None

@@ -91,6 +91,8 @@ LOOKED_AT = 20_000  # Records that one filtered call looks at.
 LETTERS_LOOKED_AT = 200_000  # Dead letters, in one call: a few microseconds each, in steps.
 BULK_FAILURES = 100  # Of one step, that its answer names.
 BULK_SAMPLE = 20
+SORTED_JOBS = 20_000  # Of a namespace, that are put in order of their next time for a page.
+COUNTED = 10_000  # What fits a filter, as a list counts it.
 SORTED_RUNS = 200_000  # Runs under way of a namespace that are put in order for a page.
 
 IDEMPOTENCY = 1_000_000  # Answers to request ids.

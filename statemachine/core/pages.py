@@ -118,6 +118,17 @@ def looks(terms: int) -> int:
     return max(1, limits.LOOKED_AT * FEW_TERMS // max(FEW_TERMS, terms))
 
 
+def count(found: Iterable[Row], fits: Callable[[Row], bool], terms: int) -> tuple[int, bool]:
+    """How many fit, and whether these are all: neither a count nor the look for it goes on for
+    ever."""
+    counted, most = 0, looks(terms)
+    for looked, entry in enumerate(found):
+        if looked == most or counted == limits.COUNTED:
+            return counted, False
+        counted += fits(entry)
+    return counted, True
+
+
 def key_of(entry: tuple[bytes, bytes]) -> bytes:
     """The place of an entry of a table: its key."""
     return entry[0]

@@ -13,12 +13,13 @@ from ..core.instants import ms_or, timestamp
 from ..core.rejection import Refused
 from ..model import answers, keys, validate
 from ..model.entities import Job, run_with
-from ..model.record import LedgerRecord, RunRecord, StateRecord, parse
+from ..model.record import LedgerRecord, RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import ledger, upcoming
 from ..runs import set_aside
 from ..tenants import audit_log, namespaces
+from . import job_order
 
 HISTORY_FIELDS = {
     name: filtered.RUN_FIELDS[name]
@@ -59,20 +60,36 @@ def list_jobs(
 ) -> job_pb2.ListJobsResponse:
     number = namespaces.need(view, request.namespace).number
     wanted = filters.parse(request.filter, filtered.JOB_FIELDS)
-    paging = pages.read("jobs", number, request.filter, request.page_size, request.page_token)
-    first, end = filtered.name_range(wanted, number)
-    found = view.stored.scan(pages.first_behind(paging, first, end), end)
+    order = job_order.read(view, number, request.order_by)
+    scope = f"{request.filter}\0{order.name}"
+    paging = pages.read("jobs", number, scope, request.page_size, request.page_token)
 
-    def show(entry: tuple[bytes, bytes]) -> job_pb2.Job | None:
-        job = view.job(int.from_bytes(entry[1], "big"))
+    def show(found: job_order.PlacedJob) -> job_pb2.Job | None:
+        job = view.job(found[1])
         if not wanted.fits(filtered.of_job(job)):
             return None
         answer = answers.job(job)
         _complete(view, job, answer.status)
         return answer
 
-    page = pages.fill(paging, found, pages.key_of, show, terms=wanted.terms)
-    return job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)
+    walk = order.walk(view, number, wanted, paging.after)
+    page = pages.fill(paging, walk, job_order.place, show, terms=wanted.terms)
+    answer = job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)
+    if request.with_count:
+        answer.count, answer.count_is_exact = _count(view, number, wanted)
+    return answer
+
+
+def _count(view: View, number: int, wanted: filters.Filter) -> tuple[int, bool]:
+    if not wanted.terms:
+        usage = view.get(keys.usage(number), UsageRecord)
+        return usage.jobs if usage else 0, True
+    found = view.stored.scan(*filtered.name_range(wanted, number))
+
+    def fits(entry: tuple[bytes, bytes]) -> bool:
+        return wanted.fits(filtered.of_job(view.job(int.from_bytes(entry[1], "big"))))
+
+    return pages.count(found, fits, wanted.terms)
 
 
 def list_history(

@@ -39,17 +39,36 @@ def list_runs(
     paging = pages.read("runs", number, request.filter, request.page_size, request.page_token)
     found = _one_after_the_other(view, number, wanted, paging.after)
     page = pages.fill(paging, found, _place, _shown(view, wanted), terms=wanted.terms)
-    return run_pb2.ListRunsResponse(runs=page.items, next_page_token=page.next_token)
+    answer = run_pb2.ListRunsResponse(runs=page.items, next_page_token=page.next_token)
+    if request.with_count:
+        usage = view.get(keys.usage(number), UsageRecord)
+        if not wanted.terms:
+            answer.count, answer.count_is_exact = usage.live if usage else 0, True
+        else:
+            whole = _one_after_the_other(view, number, wanted, b"", is_sorted=False)
+            answer.count, answer.count_is_exact = _count(view, wanted, whole)
+    return answer
+
+
+def _count(view: View, wanted: Filter, found: Iterator[ListedRun]) -> tuple[int, bool]:
+    def fits(one: ListedRun) -> bool:
+        _, jid, occurrence, record = one
+        job = view.find_job(jid)
+        return job is not None and wanted.fits(
+            filtered.of_run(view, run_with(job, occurrence, record))
+        )
+
+    return pages.count(found, fits, wanted.terms)
 
 
 Walk = Callable[[View, int, Filter, bytes], Iterator[ListedRun]]
 
 
 def _one_after_the_other(
-    view: View, number: int, wanted: Filter, after: bytes
+    view: View, number: int, wanted: Filter, after: bytes, *, is_sorted: bool = True
 ) -> Iterator[ListedRun]:
     """What the cheapest walks meet; a place begins with the number of its walk."""
-    walks = _walks(view, number, wanted)
+    walks = _walks(view, number, wanted, is_sorted=is_sorted)
     first = after[0] if after else 0
     if after and first >= len(walks):
         raise pages.wrong_token()
@@ -59,7 +78,7 @@ def _one_after_the_other(
             yield bytes([place]) + found[0], *found[1:]
 
 
-def _walks(view: View, number: int, wanted: Filter) -> Sequence[Walk]:
+def _walks(view: View, number: int, wanted: Filter, *, is_sorted: bool) -> Sequence[Walk]:
     """The cheapest walks that meet every run that may fit."""
     states = filtered.states(wanted)
     if filtered.job_named(wanted) is not None:
@@ -68,7 +87,7 @@ def _walks(view: View, number: int, wanted: Filter) -> Sequence[Walk]:
     if states & filtered.LIVE_STATES:
         usage = view.get(keys.usage(number), UsageRecord)
         few = usage is None or usage.live <= limits.SORTED_RUNS
-        walks.append(_sorted if few else _live)
+        walks.append(_sorted if few and is_sorted else _live)
     if over := states - filtered.LIVE_STATES:
         walks.append(_dead if over == {"FAILED"} else _past)
     return walks
@@ -186,6 +205,12 @@ def list_dead(
     found = _dead(view, number, wanted, paging.after)
     page = pages.fill(paging, found, _place, _shown(view, wanted), terms=wanted.terms)
     usage = view.get(keys.usage(number), UsageRecord)
-    return dead_letter_pb2.ListDeadLettersResponse(
+    answer = dead_letter_pb2.ListDeadLettersResponse(
         runs=page.items, next_page_token=page.next_token, total=usage.dead if usage else 0
     )
+    if request.with_count and not wanted.terms:
+        answer.count, answer.count_is_exact = answer.total, True
+    elif request.with_count:
+        whole = _dead(view, number, wanted, b"")
+        answer.count, answer.count_is_exact = _count(view, wanted, whole)
+    return answer

@@ -506,3 +506,16 @@ def test_all_that_fit_a_filter_are_changed(both: Both, stage: Stage) -> None:
     ended = both(lambda client: client.runs.change_all("cancel", "job=b OR job=c", "wrong"))
     assert ended.changed == 2
     assert stage.machine.live("b") == []
+
+
+def test_lists_are_counted(both: Both, stage: Stage) -> None:
+    for name in ("b", "a"):
+        stage.act(lambda machine, name=name: machine.create(name))  # type: ignore[misc]
+    stage.act(lambda machine: machine.trigger("a"))
+
+    assert both(lambda client: client.jobs.count()) == (2, True)
+    assert both(lambda client: client.jobs.count("name=a")) == (1, True)
+    assert both(lambda client: client.runs.count("job=a OR job=b")).number == 1
+    assert both(lambda client: client.dead.count()).number == 0
+    made = both(lambda client: client.jobs.list(order_by="create_time"))
+    assert [job.name for job in made] == ["b", "a"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import example, given
+from google.protobuf.message import Message
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raftsched.proto.v1 import dead_letter_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import dead_letter_pb2, error_pb2, job_pb2, run_pb2
 from raftsched.statemachine.calls import filtered
 from raftsched.statemachine.core import filters, limits, pages
 from raftsched.statemachine.core.rejection import Refused
@@ -188,6 +190,13 @@ def _as_list(value: list[str] | int | None) -> list[str | int]:
     return [value] if isinstance(value, int) else list(value)
 
 
+def count_of(request: Message, kind: type[Any]) -> int:
+    """How many the list says there are, which must be exact here."""
+    answer = asking.ask(world(), asking.but(request, with_count=True), kind)
+    assert answer.count_is_exact
+    return int(answer.count)
+
+
 def trees(fields: filters.Fields) -> st.SearchStrategy[Tree]:
     """Trees over the fields of a list, with values that are there, nearly there and not there."""
     names = [name for name in fields if name != "labels."] + ["labels.team", "labels.tier"]
@@ -211,19 +220,22 @@ def trees(fields: filters.Fields) -> st.SearchStrategy[Tree]:
     )
 
 
+@settings(deadline=None)  # One page for each of many runs.
 @given(st.deferred(lambda: trees(filtered.JOB_FIELDS)), st.integers(1, 5))
 def test_jobs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     jobs, _ = everything()
     request = job_pb2.ListJobsRequest(filter=filter_oracle.text_of(tree), page_size=size)
 
-    found = asking.pages(world(), request, job_pb2.ListJobsResponse)
+    found = list(asking.pages(world(), request, job_pb2.ListJobsResponse))
 
+    assert count_of(request, job_pb2.ListJobsResponse) == sum(len(page.jobs) for page in found)
     assert [job.name for page in found for job in page.jobs] == [
         name for name in sorted(jobs)
         if filter_oracle.lets_pass(tree, filter_oracle.of_job(jobs[name]))
     ]  # fmt: skip
 
 
+@settings(deadline=None)  # One page for each of many runs.
 @given(st.deferred(lambda: trees(filtered.RUN_FIELDS)), st.integers(1, 5))
 @example(("and", ("is", "state", "=", "CANCELLED"), ("is", "state", "=", "FAILED")), 1)
 def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
@@ -233,6 +245,8 @@ def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     pages = asking.pages(world(), request, run_pb2.ListRunsResponse)
     found = [run.id for page in pages for run in page.runs]
 
+    assert count_of(request, run_pb2.ListRunsResponse) == len(found)
+
     assert len(found) == len(set(found))
     assert set(found) == {
         name for name, run in runs.items()
@@ -241,6 +255,7 @@ def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     }  # fmt: skip
 
 
+@settings(deadline=None)  # One page for each of many runs.
 @given(st.deferred(lambda: trees(filtered.RUN_FIELDS)), st.integers(1, 5))
 def test_dead_letters_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     jobs, runs = everything()
@@ -250,6 +265,8 @@ def test_dead_letters_are_those_that_fit_by_brute_force(tree: Tree, size: int) -
 
     pages = asking.pages(world(), request, dead_letter_pb2.ListDeadLettersResponse)
     found = [run.id for page in pages for run in page.runs]
+
+    assert count_of(request, dead_letter_pb2.ListDeadLettersResponse) == len(found)
 
     assert len(found) == len(set(found))
     assert set(found) == {
@@ -282,3 +299,68 @@ def test_a_filter_by_end_time_looks_at_no_other_dead_letters(
     [page] = asking.pages(world(), request, dead_letter_pb2.ListDeadLettersResponse)
 
     assert {run.end_time.ToMilliseconds() for run in page.runs} == {oldest}
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("field", ["", "name", "create_time", "next_time"])
+def test_jobs_are_listed_in_the_order_that_is_asked_for(field: str, descending: bool) -> None:
+    jobs, _ = everything()
+
+    def rank(job: job_pb2.Job) -> tuple[int, int, str]:
+        if field == "create_time":
+            return job.create_time.ToMilliseconds(), job.uid, ""
+        if field == "next_time":
+            has_one = job.status.HasField("next_due_time")
+            return job.status.next_due_time.ToMilliseconds() if has_one else 1 << 62, job.uid, ""
+        return 0, 0, job.name
+
+    order = f"{field or 'name'} desc" if descending else field
+    request = job_pb2.ListJobsRequest(order_by=order, page_size=5, filter="NOT name=a-2")
+    found = list(asking.pages(world(), request, job_pb2.ListJobsResponse))
+
+    assert [len(page.jobs) for page in found][:2] == [5, 5]
+    assert [job.name for page in found for job in page.jobs] == [
+        job.name for job in sorted(jobs.values(), key=rank, reverse=descending) if job.name != "a-2"
+    ]
+    token = found[0].next_page_token
+    other = asking.but(request, order_by="name" if field == "create_time" else "create_time")
+    wrong = asking.refuse(world(), asking.but(other, page_token=token))
+    assert wrong == error_pb2.ERROR_REASON_PAGE_TOKEN_INVALID
+
+
+def test_an_order_that_no_index_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = job_pb2.ListJobsRequest(order_by="owner")
+    assert asking.refuse(world(), asked) == error_pb2.ERROR_REASON_FIELD_INVALID
+
+    monkeypatch.setattr(limits, "SORTED_JOBS", 11)
+    asked = job_pb2.ListJobsRequest(order_by="next_time")
+    assert asking.refuse(world(), asked) == error_pb2.ERROR_REASON_LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize(("limit", "most"), [("COUNTED", 3), ("LOOKED_AT", 4)])
+def test_a_count_has_an_end_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(limits, limit, most)
+    for request, kind in (
+        (job_pb2.ListJobsRequest(filter="name:a"), job_pb2.ListJobsResponse),
+        (run_pb2.ListRunsRequest(filter="NOT state=SKIPPED"), run_pb2.ListRunsResponse),
+    ):
+        answer: Any = asking.ask(world(), asking.but(request, with_count=True), kind)
+        assert answer.count <= most
+        assert not answer.count_is_exact
+
+
+def test_without_a_filter_kept_counters_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOOKED_AT", 2)
+    jobs, runs = everything()
+    live = sum(not run.HasField("end_time") for run in runs.values())
+
+    counted = asking.ask(
+        world(), job_pb2.ListJobsRequest(with_count=True), job_pb2.ListJobsResponse
+    )
+    assert (counted.count, counted.count_is_exact) == (len(jobs), True)
+    under_way = asking.ask(
+        world(), run_pb2.ListRunsRequest(with_count=True), run_pb2.ListRunsResponse
+    )
+    assert (under_way.count, under_way.count_is_exact) == (live, True)

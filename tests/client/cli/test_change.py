@@ -99,3 +99,19 @@ def test_a_filter_that_cannot_be_read_shows_where(cli: Cli) -> None:
 
     assert shown.exit_code != 0
     assert "at column 17: 'DONE' is no state" in shown.output
+
+
+def test_a_list_is_counted_and_put_in_order(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs(stage, "b", "a", "c")
+    stage.act(lambda machine: machine.trigger("a"))
+
+    assert cli.ok("job", "list", "--count").stdout == "3\n"
+    assert cli.ok("job", "list", "--count", "a*").stdout == "1\n"
+    assert cli.ok("run", "list", "--count", "--job", "a").stdout == "1\n"
+    assert cli.ok("dead", "list", "--count").stdout == "0\n"
+    monkeypatch.setattr(limits, "COUNTED", 2)
+    assert cli.ok("job", "list", "--count", "--filter", "NOT name=x").stdout == "2+\n"
+    made = cli.ok("job", "list", "--order-by", "create_time desc", "-o", "name").stdout
+    assert made.split() == ["c", "a", "b"]
