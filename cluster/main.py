@@ -299,6 +299,50 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
     tell(made, config.name)
 
 
+@node.command(
+    "recover-admin",
+    help="""Let an admin in again when every admin's secret is lost.
+
+It writes the hash of a secret into the node's folder, and the node, which may run or not, tells the
+others. When a MAJORITY of the voters tell the same, the secret makes access tokens, for an hour and
+nothing else: one disk alone opens nothing. Do it on as many machines.
+
+\b
+Examples:
+  raftsched node recover-admin --config node.toml > FILE
+  raftsched node recover-admin --config node.toml --secret-file FILE
+  raftsched token create root2 --role admin -A --token-file FILE""",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The secret that another node has printed. [a new one is printed]",
+)
+@config_options
+def recover_admin(secret_file: Path | None, file: Path | None, **flags: str | None) -> None:
+    config = read_config(file, flags).config
+    from .node import admin_recovery
+
+    try:
+        secret = secret_file.read_text().strip() if secret_file else admin_recovery.new_secret()
+        if not admin_recovery.is_secret(secret):
+            refuse(NodeExit.CONFIG, [f"{secret_file} holds no secret of recover-admin"])
+        if not (Path(config.folder) / "node.json").exists():
+            why = f"{config.folder} is no folder of a node; name its file by --config"
+            refuse(NodeExit.CONFIG, [why])
+        written = admin_recovery.write(Path(config.folder), secret)
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(NodeExit.CONFIG, [f"the secret cannot be kept: {error}"])
+    if secret_file is None:
+        click.echo(secret)
+    click.echo(
+        f"{written} has its hash, for an hour. Do the same on a majority of the nodes with "
+        "--secret-file; then: raftsched token create NAME --role admin -A --token-file FILE",
+        err=True,
+    )
+
+
 @contextlib.contextmanager
 def ending_well() -> Iterator[None]:
     """What cannot be done ends with its line and its code."""

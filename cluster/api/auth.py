@@ -24,9 +24,10 @@ from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.runs import reports
 from ...statemachine.tenants import access, namespaces
 from ..node import refusals
-from ..node.bootstrap_token import BOOTSTRAP, digest, first_secret
-from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
+from ..node.admin_recovery import PREFIX as RECOVERY_PREFIX
+from ..node.bootstrap_token import digest, first_secret
 from ..node.hello import check
+from .access_refusals import NOBODY, REVOKED, UNKNOWN, forbidden, unauthenticated, unknown, word
 from .call import Call
 from .certificates import HEADER, claims_of, sealed
 from .failures import Failures
@@ -43,6 +44,7 @@ JUDGED_ALONE = worker_pb2.HeartbeatRequest | worker_pb2.ReportResultsRequest
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
 CREATE = "AccessService/CreateAccessToken"
+RECOVERED = "recover-admin"  # Who made a token with the secret of a majority's folders, there.
 BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
 # The place that is no namespace: the whole cluster. No name holds such a sign.
 ALL = "*"
@@ -52,23 +54,6 @@ EMPTY = {
     Scope.SCOPE_CLUSTER: ALL,
     Scope.SCOPE_VISIBLE: ALL,
 }
-# What whoever is refused hears.
-NOBODY = (
-    "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the secret of an "
-    "access token"
-)
-UNKNOWN = (
-    "this secret is that of no access token, or the token has expired; ask an admin for a new one"
-)
-USED = (
-    "this is the secret from a node's folder, which makes the first access token and nothing else, "
-    f"and that one was made; {BOOTSTRAP}.used in the folder says when, and which it is. Show its "
-    "secret, or ask an admin for a token of your own (raftsched token create)"
-)
-REVOKED = (
-    "the access token of this call was revoked or has expired while it lasted, or its identity "
-    "provider vouches for it no more, or it showed none and one is needed now; ask for a new one"
-)
 CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
 CATCH_UP_LOOK_S = 0.01
 STRANGER_S = 0.1
@@ -100,6 +85,8 @@ class AccessCheck:
         secret = bearer(call)
         if secret is not None:
             call.digest = digest(secret)
+            if secret.startswith(RECOVERY_PREFIX):
+                return self._recover(call)
             if is_jwt(secret):
                 return self._identify_vouched(call, secret)
             token = self._find(call)
@@ -110,6 +97,24 @@ class AccessCheck:
             self._know_identity(call, identity)
             return None
         return self._identify_late(call, secret)
+
+    async def _recover(self, call: Call) -> None:
+        """Let the secret that a majority of the nodes have in their folders make access tokens."""
+        if not self.node.leads:
+            # The leader knows what the nodes tell.
+            call.caller, call.is_stranger = call.address, True
+            return
+        known, voters = self.node.recovering(call.digest)
+        if call.method.name != CREATE or not known:
+            raise await self._stranger(call, unauthenticated(UNKNOWN))
+        if 2 * known <= voters:
+            why = (
+                f"{known} of {voters} voters have this secret in their folders, and a majority is "
+                "needed: raftsched node recover-admin --secret-file FILE on the machines of others"
+            )
+            raise await self._stranger(call, unauthenticated(why))
+        token = Token(name=RECOVERED, role=Role.ROLE_ADMIN)
+        call.token, call.actor, call.caller = token, RECOVERED, RECOVERED
 
     def _identify_vouched(self, call: Call, secret: str) -> Awaitable[None] | None:
         """The same for a token that an identity provider has issued."""
@@ -361,28 +366,3 @@ def needed(method: Method, request: Message) -> options_pb2.Role.ValueType:
         return method.needs
     whose = any(named(request, Named.NAMED_NAMESPACE))
     return method.needs if whose else Role.ROLE_ADMIN
-
-
-def word(role: options_pb2.Role.ValueType) -> str:
-    return Role.Name(role).removeprefix("ROLE_")
-
-
-def unknown(secret: str | None) -> Refused:
-    """The secret that was shown is that of no access token."""
-    return unauthenticated(USED if (secret or "").startswith(BOOTSTRAP_PREFIX) else UNKNOWN)
-
-
-def unauthenticated(why: str) -> Refused:
-    return refusals.refused(Reason.ERROR_REASON_UNAUTHENTICATED, why)
-
-
-def forbidden(
-    token: Token, needs: options_pb2.Role.ValueType, why: str, namespace: str = ""
-) -> Refused:
-    return refusals.refused(
-        Reason.ERROR_REASON_FORBIDDEN,
-        f"{token.name} may not do this: {why}; ask an admin for a token that may",
-        role=word(token.role),
-        needs=word(needs),
-        namespace=namespace or token.namespace,
-    )

@@ -84,6 +84,10 @@ class NodePort(Protocol):
     def bootstrap_file(self) -> str:
         """Where such a secret is found."""
 
+    def recovering(self, digest: bytes) -> tuple[int, int]:
+        """How many of the voters have a secret with this hash in their folders, by which an admin
+        is let in again; and how many voters there are."""
+
     @property
     def forward_keys(self) -> Mapping[str, bytes]:
         """By node: under which key it tells a leader who has called it by a certificate."""

@@ -6,6 +6,7 @@ Others may use:
 * backoff: how long to wait between tries.
 * backup: a state as an archive, and an archive as a state.
 * bootstrap_token: the secret that makes the first access token.
+* admin_recovery: the way back when every admin's secret is lost.
 * build: which sources, zones and libraries this process runs on.
 * clock: the wall clock, which jumps only when others agree.
 * damage_watch: looks for files that are not what was written; chaos plants its own state there.

@@ -14,11 +14,13 @@ import hmac
 import logging
 import os
 import secrets
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ...statemachine.core.store import Store
 from ...statemachine.tenants import access
+from . import admin_recovery
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,8 @@ class Bootstrap:
         self.file = folder / BOOTSTRAP
         self.note = folder / f"{BOOTSTRAP}.used"
         self.digest = b""
+        # See admin_recovery.py.
+        self.recovery = b""
         # Whether an earlier process may have left the file.
         self._unsure = True
 
@@ -65,6 +69,7 @@ class Bootstrap:
 
     def look(self, store: Store, *, is_wanted: bool) -> None:
         """Have a secret as long as it is wanted and there is no token."""
+        self.recovery = admin_recovery.found(self.file.parent, time.time())
         closed = access.any_token(store)
         if closed and self.open_still:
             self.close(used_by(*access.first_token(store)))

@@ -34,6 +34,7 @@ class Gossip:
             address, self._version, serving=serving,
             met=self._directory.has_met(self._consensus.linked()),
             workers=len(self._sessions.by_worker), bootstrap=self._bootstrap.digest,
+            recovery=self._bootstrap.recovery,
             zones_in_use=self._zones.in_use() if leads else (),
         )  # fmt: skip
         self._send(message)

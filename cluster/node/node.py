@@ -196,7 +196,6 @@ class Node:
 
     @property
     def draining(self) -> bool:
-        """New calls are refused."""
         return self._draining
 
     def drain(self) -> None:
@@ -235,7 +234,6 @@ class Node:
 
     @property
     def leader_address(self) -> str:
-        """Where clients find the leader; empty when none is known."""
         return self._whereabouts.leader_address
 
     def client_address(self, name: str) -> str:
@@ -253,8 +251,11 @@ class Node:
 
     @property
     def bootstraps(self) -> frozenset[bytes]:
-        """Hashes of the secrets that make the first access token."""
         return frozenset({self.bootstrap.digest, *self.directory.bootstraps()} - {b""})
+
+    def recovering(self, digest: bytes) -> tuple[int, int]:
+        voters, own = self.consensus.voters, self.bootstrap.recovery
+        return self.directory.recovering(digest, own, voters), len(voters)
 
     @property
     def forward_keys(self) -> dict[str, bytes]:
@@ -298,7 +299,6 @@ class Node:
         return cast("Awaitable[Message]", self.ask(body, actor, timeout, tenant))
 
     def ask(self, body: object, actor: str, timeout: float, tenant: str = "") -> Awaitable[object]:
-        """As `write`, for a request of any kind that the rules know."""
         self.check_serving()
         return self._writes.ask(body, actor, timeout, tenant)
 

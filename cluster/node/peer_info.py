@@ -7,6 +7,7 @@ majority finds out and serves no longer.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import secrets
 from collections import OrderedDict
@@ -47,6 +48,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     workers: int = 0
     # SHA-256 of the secret that makes the first access token; empty where there is none.
     bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    # SHA-256 of the secret by which its folder lets an admin in again; see admin_recovery.py.
+    recovery: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     # A key under which it tells a leader who has called it by a certificate.
     forward_key: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     # What it computes with; empty from releases that did not say. See build.py.
@@ -94,7 +97,8 @@ class PeerDirectory:
 
     def message(
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
-        workers: int = 0, bootstrap: bytes = b"", zones_in_use: Iterable[str] = (),
+        workers: int = 0, bootstrap: bytes = b"", recovery: bytes = b"",
+        zones_in_use: Iterable[str] = (),
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
@@ -104,6 +108,7 @@ class PeerDirectory:
                 applied_index=meta.applied_index, revision=meta.revision,
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
                 bootstrap=bootstrap.hex(), forward_key=self.forward_key.hex(),
+                recovery=recovery.hex(),
                 build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
                 zones_in_use=tuple(zones_in_use), stage=self.stage,
@@ -165,6 +170,12 @@ class PeerDirectory:
     def bootstraps(self) -> Iterator[bytes]:
         """Hashes of the secrets that make the first access token, empty ones too."""
         return (bytes.fromhex(info.bootstrap) for info in self.peer_infos.values())
+
+    def recovering(self, shown: bytes, own: bytes, voters: Iterable[str]) -> int:
+        """How many of the voters tell of this secret now, by its hash."""
+        told = {name: info.recovery for name, info in self.fresh().items()}
+        told[self.name] = own.hex()
+        return sum(hmac.compare_digest(told.get(name, ""), shown.hex()) for name in voters)
 
     def forward_keys(self) -> dict[str, bytes]:
         """By node: this one's, and those of all that have told theirs."""

@@ -82,7 +82,9 @@ def test_a_message_kind_that_is_not_known_is_refused_by_its_number() -> None:
 
 
 def test_what_a_node_tells_of_itself_keeps_its_bytes_and_may_gain_fields() -> None:
-    told = NodeInfo("a:1", "0.1.0", "2026a", 3, True, 1, 2, 3, "ff", forward_key="ab" * 32)
+    told = NodeInfo(
+        "a:1", "0.1.0", "2026a", 3, True, 1, 2, 3, "ff", recovery="cd" * 32, forward_key="ab" * 32
+    )
     (kept,) = held("node-info", {"json": msgspec.json.encode(told)}).values()
     assert msgspec.json.decode(kept, type=NodeInfo) == told
     newer = json.loads(kept) | {"of_a_later_release": [1]}

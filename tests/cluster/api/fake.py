@@ -135,6 +135,8 @@ class FakeNode:
         # What the other nodes know.
         self.levels: dict[str, int] = {}
         self.bootstraps: frozenset[bytes] = frozenset()
+        # By the hash of a secret: how many of three voters have it in their folders.
+        self.recoveries: dict[bytes, int] = {}
         self.bootstrap_file = "/data/bootstrap-secret"
         self.address = ""
         # Calls wait for these before they are decided, or answered.
@@ -178,6 +180,9 @@ class FakeNode:
     @property
     def leads(self) -> bool:
         return self.leader.leading
+
+    def recovering(self, digest: bytes) -> tuple[int, int]:
+        return self.recoveries.get(digest, 0), 3
 
     @property
     def forward_keys(self) -> dict[str, bytes]:

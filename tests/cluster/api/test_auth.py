@@ -638,3 +638,29 @@ async def test_a_caller_may_make_so_many_calls_a_second(start: Start) -> None:
     await jobs(served).ListJobs(ask, metadata=other)
     served.server.rates.clock = lambda: 100.4
     await jobs(served).ListJobs(ask, metadata=few)
+
+
+async def test_a_secret_in_the_folders_of_a_majority_makes_tokens_and_nothing_else(
+    start: Start,
+) -> None:
+    leads, follows = await start("a", failures=100_000), await start("b", failures=100_000)
+    root = await make(leads, "root", Role.ROLE_ADMIN)
+    secret = "rsa_the-secret-that-a-majority-of-the-nodes-have"
+    for served in (leads, follows):
+        found = await refused(make(served, "again", Role.ROLE_ADMIN, secret))
+        assert found.reason == "UNAUTHENTICATED"
+        assert "of no access token" in found.message
+    leads.node.recoveries[digest(secret)] = 1
+    found = await refused(make(leads, "again", Role.ROLE_ADMIN, secret))
+    assert found.reason == "UNAUTHENTICATED"
+    assert found.message.startswith("1 of 3 voters have this secret")
+    leads.node.recoveries[digest(secret)] = 2
+    for served in (leads, follows):
+        made = await make(served, f"by-{served.node.name}", Role.ROLE_ADMIN, secret)
+        assert made.startswith("rs_")
+        ask = job_pb2.ListJobsRequest()
+        found = await refused(jobs(served).ListJobs(ask, metadata=bearer(secret)))
+        assert found.reason == "UNAUTHENTICATED"
+    request = access_pb2.ListAuditRecordsRequest(filter="actor=recover-admin")
+    page = await access(leads).ListAuditRecords(request, metadata=bearer(root))
+    assert len(page.records) == 2
