@@ -253,6 +253,8 @@ class Replica(Applied):
             self.meta = machine.skip(self.store, index)
             return
         number = self.number + 1
+        # What is there found no room to be opened when this entry came before.
+        shutil.rmtree(self.folder / f"{PREFIX}{number}", ignore_errors=True)
         try:
             made = self.made_ready(staged.serial)
             if made is None:
@@ -262,8 +264,9 @@ class Replica(Applied):
             # Others could: what stands here is not what was sent.
             self.damaged(Corrupt(str(error)))
             raise Damaged(str(error)) from error
-        self._close_later(self.store, self.folder / f"{PREFIX}{self.number}")
-        self.replace(self._open(number))
+        fresh, former = self._open(number), self.store
+        self.replace(fresh)
+        self._close_later(former, self.folder / f"{PREFIX}{self.number}")
         self.number = number
         for listener in self._replace_listeners:
             listener()

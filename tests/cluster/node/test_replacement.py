@@ -181,8 +181,9 @@ def test_what_was_decided_on_another_state_does_nothing(tmp_path: Path) -> None:
     logged.one.close()
 
 
+@pytest.mark.parametrize("at", ["make", "finish", "open"])
 def test_a_full_disk_has_done_nothing_and_it_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     logged, _, order = begun(tmp_path)
     was = image(logged.one)
@@ -190,15 +191,18 @@ def test_a_full_disk_has_done_nothing_and_it_comes_again(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(backup, "_write", full)
+    where: dict[str, tuple[object, str]] = {
+        "make": (backup, "_write"), "finish": (replacement, "finish"), "open": (logged.one, "_open"),
+    }  # fmt: skip
+    monkeypatch.setattr(*where[at], full)
     with pytest.raises(DiskFull):
         logged.add(order, SWITCH)
     assert image(logged.one) == was
-    assert not (logged.one.folder / f"{REPLACING}-now").exists()
     monkeypatch.undo()
     logged.one.apply(len(logged.log), order)
     assert jobs(logged.one) == {b"a", b"b"}
     logged.one.close()
+    assert sorted(path.name for path in logged.one.folder.iterdir()) == ["state-2"]
 
 
 def test_a_stage_that_is_not_what_was_sent_ends_the_node(tmp_path: Path) -> None:
