@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 from pathlib import Path
 
 import msgspec
@@ -16,10 +17,13 @@ from raftsched.proto.v1 import (
     access_pb2_grpc,
     cluster_pb2,
     cluster_pb2_grpc,
+    common_pb2,
     event_pb2,
     event_pb2_grpc,
     job_pb2,
     job_pb2_grpc,
+    worker_pb2,
+    worker_pb2_grpc,
 )
 from raftsched.statemachine import recovery
 from raftsched.statemachine.calls import staging
@@ -27,11 +31,13 @@ from raftsched.statemachine.calls import staging
 from .real import Real, cluster, followers_of, leader_of, until
 from .talk import Anything, create, refused
 from .test_backup import archive_of
+from .worker import Worker
 
 CLUSTER = cluster_pb2_grpc.ClusterServiceStub
 ACCESS = access_pb2_grpc.AccessServiceStub
 EVENTS = event_pb2_grpc.EventServiceStub
 JOBS = job_pb2_grpc.JobServiceStub
+WORKERS = worker_pb2_grpc.WorkerServiceStub
 
 
 async def send(real: Real, data: bytes, stage: str = "one") -> str:
@@ -249,3 +255,64 @@ async def test_a_node_without_room_keeps_it_from_being_done(
         # It was thrown away; with room it is done.
         await send(leader, data, "two")
         await leader.stub(CLUSTER).RestoreBackup(asked("two"))
+
+
+async def test_everybody_sees_one_state_or_the_other(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await met(nodes)
+        await leader.stub(JOBS).CreateJob(create("old"))
+        data = await archive_of(leader)
+        await leader.stub(JOBS).DeleteJob(job_pb2.DeleteJobRequest(job="old"))
+        await leader.stub(JOBS).CreateJob(create("new"))
+        await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
+        seen: dict[str, list[str]] = {}
+
+        async def look(real: Real, options: common_pb2.ReadOptions, key: str) -> None:
+            while True:
+                answer = await real.stub(JOBS).ListJobs(job_pb2.ListJobsRequest(read=options))
+                names = sorted(job.name for job in answer.jobs)
+                seen.setdefault(key, []).append(",".join(names))
+
+        fresh = common_pb2.ReadOptions()
+        stale = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
+        looking = [
+            asyncio.ensure_future(look(real, options, f"{name} {what}"))
+            for name, real in nodes.items()
+            for what, options in (("fresh", fresh), ("stale", stale))
+        ]
+        await send(leader, data)
+        await leader.stub(CLUSTER).RestoreBackup(asked())
+        done = {key: len(found) for key, found in seen.items()}
+        await until(lambda: all(len(seen[key]) > count + 3 for key, count in done.items()))
+        for one in looking:
+            one.cancel()
+        await asyncio.wait(looking)
+        assert len(seen) == 6
+        for found in seen.values():
+            # First the one, then the other, and nothing else.
+            assert [name for name, _ in itertools.groupby(found)] == ["new", "old"], found
+
+
+async def test_what_was_leased_then_is_done_again_and_its_token_counts_no_more(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await met(nodes)
+        await leader.stub(JOBS).CreateJob(create("a"))
+        await leader.stub(JOBS).TriggerJob(job_pb2.TriggerJobRequest(job="a"))
+        worker = await Worker(leader.channel).hello(credits=1)
+        await worker.until(lambda: bool(worker.leases))
+        [lease] = worker.leases
+        data = await archive_of(leader)
+        await send(leader, data)
+        answer = await leader.stub(CLUSTER).RestoreBackup(asked())
+        assert answer.live_runs == 1
+        worker.call.cancel()
+        late = worker_pb2.CompleteRequest(run=lease.run, token=lease.token)
+        assert (await refused(leader.stub(WORKERS).Complete(late))).reason == "LEASE_LOST"
+        other = await Worker(leader.channel).hello(credits=1)
+        await other.until(lambda: bool(other.leases))
+        [again] = other.leases
+        assert (again.run, again.attempt) == (lease.run, lease.attempt + 1)
+        assert again.token > lease.token + (1 << 39)
+        other.call.cancel()

@@ -192,8 +192,10 @@ def test_a_full_disk_has_done_nothing_and_it_comes_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     where: dict[str, tuple[object, str]] = {
-        "make": (backup, "_write"), "finish": (replacement, "finish"), "open": (logged.one, "_open"),
-    }  # fmt: skip
+        "make": (backup, "_write"),
+        "finish": (replacement, "finish"),
+        "open": (logged.one, "_open"),
+    }
     monkeypatch.setattr(*where[at], full)
     with pytest.raises(DiskFull):
         logged.add(order, SWITCH)
