@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -29,6 +30,7 @@ EXPOSED = (
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id, traceparent"
 
 
+@lru_cache(1_000)
 def accepted(accept: str, offered: tuple[str, ...]) -> str:
     """The first of the offered types with the highest quality; "" if none is taken."""
     ranges = dict[str, float]()
@@ -127,6 +129,7 @@ def check_host(headers: Headers, settings: Settings) -> None:
     )  # fmt: skip
 
 
+@lru_cache(1_000)
 def _host(value: str) -> str:
     try:
         return (urlsplit(f"//{value}").hostname or "").rstrip(".")
@@ -134,6 +137,7 @@ def _host(value: str) -> str:
         return ""
 
 
+@lru_cache(1_000)
 def _is_ip(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
