@@ -126,7 +126,7 @@ async def run(folder: Path, nodes: NodeProcesses, http: Http) -> Figures:
             found[f"{name}_gateway_us"] = round((process.cpu_s() - before[0]) / len(took) * 1e6)
             found[f"{name}_callers_us"] = round((time.process_time() - before[1]) / len(took) * 1e6)
         if http.watchers:
-            found |= await watched(client, port, token, http)
+            found |= await watched(client, process, port, token, http)
         if http.flood_s:
             found |= await flooded(client, nodes, port, token, http.flood_s)
         found["rss_mb"] = process.rss_mb(peak=True)
@@ -209,13 +209,16 @@ class Watching:
             caller.close()
 
 
-async def watched(client: AsyncClient, port: int, token: str, http: Http) -> Figures:
+async def watched(
+    client: AsyncClient, process: Process, port: int, token: str, http: Http
+) -> Figures:
     """So many browsers see so many events a second: how far do they fall behind?"""
     state = Watching(counts=[0] * http.watchers, late=[0.0] * http.watchers)
     watchers = [asyncio.create_task(state.watch(number, port, token))
                 for number in range(http.watchers)]  # fmt: skip
     await asyncio.sleep(3.0)
     began, number = time.monotonic(), 0
+    before = process.cpu_s(), time.process_time()
     making = set[asyncio.Task[Any]]()
     while (now := time.monotonic()) < began + http.seconds:
         while number < (now - began) * http.events:
@@ -229,6 +232,8 @@ async def watched(client: AsyncClient, port: int, token: str, http: Http) -> Fig
     until = time.monotonic() + SETTLE_S
     while min(state.counts) < number and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)
+    took = time.monotonic() - began
+    shares = (process.cpu_s() - before[0]) / took, (time.process_time() - before[1]) / took
     for one in watchers:
         one.cancel()
     ended = await asyncio.gather(*watchers, return_exceptions=True)
@@ -236,6 +241,8 @@ async def watched(client: AsyncClient, port: int, token: str, http: Http) -> Fig
     return {
         "watchers": http.watchers, "watched_events": number, "watchers_broken": broken,
         "watch_missing_max": number - min(state.counts),
+        "watch_gateway_core_share": round(shares[0], 2),
+        "watch_callers_core_share": round(shares[1], 2),
         "watch_late_max_s": round(max(state.late), 2),
         "watch_late_p50_s": round(percentile(state.late, 0.5), 2),
     }  # fmt: skip

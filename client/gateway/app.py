@@ -32,6 +32,7 @@ from .pages import StaticPage, pages
 from .problems import JSON, GatewayRefusal, of_error
 from .room import Room
 from .routes import Binding, Route, Routes
+from .sharing import SharedStreams
 from .transcode import parse_body, parse_query, request_of
 
 logger = logging.getLogger("raftsched.gateway")
@@ -145,6 +146,7 @@ class Gateway:
         self._parsing = ThreadPoolExecutor(1, "gateway-parse")
         self._writing = ThreadPoolExecutor(1, "gateway-write")
         self._routes: Routes = plain.with_contracts()
+        self._shared = SharedStreams()
         self._pages = pages(settings.prefix)
         # Set when the process stops: streams end, for others would not.
         self.stopping = asyncio.Event()
@@ -330,7 +332,8 @@ class Gateway:
         if streams.resume(request, last) or streams.has_place(request):
             await streams.check_place(client, request, token, "Last-Event-ID" if last else "after")
         with self._streams.taken(exchange.address):
-            rest = streams.messages(client, request, token, client.timeout)
+            opened = self._shared.messages if has_progress(binding) else streams.messages
+            rest = opened(client, request, token, client.timeout)
             async with aclosing(rest):
                 # Until something came it may still be refused with a status of its own.
                 first = await until_left(exchange, anext(rest))
@@ -348,6 +351,11 @@ class Gateway:
         writing, stopping = asyncio.ensure_future(write()), self.stopping.wait()
         await until_left(exchange, first_of(writing, asyncio.ensure_future(stopping)))
         await exchange.write(b"", more=False)
+
+
+def has_progress(binding: Binding) -> bool:
+    """Whether a stream says how far it is, so that it may go on as another one."""
+    return binding.call.verb == "WatchEvents"
 
 
 def written(body: object) -> bytes:
