@@ -209,7 +209,7 @@ def call(invoke: Callable[[Context], Any], context: Context) -> Result:
 
 def _labelled(context: Context, result: Result) -> Result:
     if context.new_labels:
-        result.labels.update(context.new_labels)
+        result.notes.labels.update(context.new_labels)
     return result
 
 

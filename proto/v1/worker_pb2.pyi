@@ -467,6 +467,62 @@ class Result(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    RUN_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    GIVEN_BACK_FIELD_NUMBER: _builtins.int
+    LOG_TAIL_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    run: _builtins.str
+    """The run, as the lease named it."""
+    token: _builtins.int
+    """The lease."""
+    log_tail: _builtins.bytes
+    """The end of what the handler logged; of more than 16,384 bytes the last are kept."""
+    @_builtins.property
+    def success(self) -> Global___Success:
+        """It succeeded."""
+
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """It failed."""
+
+    @_builtins.property
+    def given_back(self) -> Global___GivenBack:
+        """It is given back, without counting the attempt."""
+
+    @_builtins.property
+    def notes(self) -> Global___RunNotes:
+        """What the handler writes on the run. Unset: nothing."""
+
+    def __init__(
+        self,
+        *,
+        run: _builtins.str = ...,
+        token: _builtins.int = ...,
+        success: Global___Success | None = ...,
+        failure: Global___Failure | None = ...,
+        given_back: Global___GivenBack | None = ...,
+        log_tail: _builtins.bytes = ...,
+        notes: Global___RunNotes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "notes", b"notes", "success", b"success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "log_tail", b"log_tail", "notes", b"notes", "run", b"run", "success", b"success", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["success", "failure", "given_back"]  # noqa: Y015
+    _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
+
+Global___Result: _TypeAlias = Result  # noqa: Y015
+
+@_typing.final
+class RunNotes(_message.Message):
+    """What a handler writes on its run, whichever way the attempt ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
     @_typing.final
     class LabelsEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
@@ -487,57 +543,25 @@ class Result(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    RUN_FIELD_NUMBER: _builtins.int
-    TOKEN_FIELD_NUMBER: _builtins.int
-    SUCCESS_FIELD_NUMBER: _builtins.int
-    FAILURE_FIELD_NUMBER: _builtins.int
-    GIVEN_BACK_FIELD_NUMBER: _builtins.int
-    LOG_TAIL_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
-    run: _builtins.str
-    """The run, as the lease named it."""
-    token: _builtins.int
-    """The lease."""
-    log_tail: _builtins.bytes
-    """The end of what the handler logged; of more than 16,384 bytes the last are kept."""
-    @_builtins.property
-    def success(self) -> Global___Success:
-        """It succeeded."""
-
-    @_builtins.property
-    def failure(self) -> Global___Failure:
-        """It failed."""
-
-    @_builtins.property
-    def given_back(self) -> Global___GivenBack:
-        """It is given back, without counting the attempt."""
-
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Written on the run, over labels of the same name. FIELD_INVALID or LIMIT_EXCEEDED if the run
-        would have more than 32, or a name or value is none that Run.labels allows.
+        """Labels, over those of the same name. FIELD_INVALID or LIMIT_EXCEEDED if the run would have more
+        than 32, or a name or value is none that Run.labels allows.
         """
 
     def __init__(
         self,
         *,
-        run: _builtins.str = ...,
-        token: _builtins.int = ...,
-        success: Global___Success | None = ...,
-        failure: Global___Failure | None = ...,
-        given_back: Global___GivenBack | None = ...,
-        log_tail: _builtins.bytes = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "success", b"success"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "failure", b"failure", "given_back", b"given_back", "labels", b"labels", "log_tail", b"log_tail", "run", b"run", "success", b"success", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["success", "failure", "given_back"]  # noqa: Y015
-    _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Result: _TypeAlias = Result  # noqa: Y015
+Global___RunNotes: _TypeAlias = RunNotes  # noqa: Y015
 
 @_typing.final
 class Success(_message.Message):

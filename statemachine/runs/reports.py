@@ -61,14 +61,14 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     if run is None or run.record.token != result.token or run.record.phase != LEASED:
         return _stale(view, place, run, result)
     kind = result.WhichOneof("end")
-    if result.labels and (wrong := _wrong_labels(view, run, result)) is not None:
+    if result.HasField("notes") and (wrong := _wrong_notes(view, run, result)) is not None:
         return wrong
     if kind == "success":
         return _succeed(view, run, result)
     wrong = _wrong_end(kind, result)
     if wrong is None:
-        if result.labels:
-            carried.put(view, run, None, result.labels)
+        if result.HasField("notes"):
+            carried.put(view, run, None, result.notes.labels)
         _note_log(view, view.change_run(run), result.log_tail)
         if kind == "failure":
             _fail(view, run, result.failure)
@@ -105,8 +105,8 @@ def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejec
     has_result = success.HasField("result")
     if has_result and (wrong := _wrong_payload(success.result)) is not None:
         return wrong
-    if result.labels:
-        carried.put(view, run, None, result.labels)
+    if result.HasField("notes"):
+        carried.put(view, run, None, result.notes.labels)
     record = view.end_run(run)
     if has_result:
         record.result = success.result
@@ -118,9 +118,9 @@ def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejec
     return None
 
 
-def _wrong_labels(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejection | None:
+def _wrong_notes(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejection | None:
     """The run is to have no more labels in all than a trigger may give it."""
-    faults = carried.faults(None, carried.labels_with(view, run, result.labels))
+    faults = carried.faults(None, carried.labels_with(view, run, result.notes.labels))
     if not faults:
         return None
     fault = faults[0]

@@ -80,14 +80,16 @@ def test_a_handler_writes_labels_over_those_of_the_trigger(machine: Machine) -> 
     machine.create("a", retry=AT_ONCE)
     run = machine.trigger("a", trace_context=TRACE, labels={"team": "x", "rows": "0"})
     [lease] = machine.grant()
-    assert not report(machine, lease, failure=worker_pb2.Failure(), labels={"rows": "5"}).reason
+    notes = worker_pb2.RunNotes(labels={"rows": "5"})
+    assert not report(machine, lease, failure=worker_pb2.Failure(), notes=notes).reason
     machine.advance(DAY_MS // 24)
     machine.fire()
     [lease] = machine.grant()
     assert dict(lease.labels) == {"team": "x", "rows": "5"}
 
     success = worker_pb2.Success()
-    assert not report(machine, lease, success=success, labels={"rows": "17"}).reason
+    notes.labels["rows"] = "17"
+    assert not report(machine, lease, success=success, notes=notes).reason
 
     shown = machine.run(run.id)
     assert dict(shown.labels) == {"team": "x", "rows": "17"}
@@ -112,7 +114,7 @@ def test_wrong_labels_leave_the_lease_standing(
     [lease] = machine.grant()
 
     for end in ({"success": worker_pb2.Success()}, {"failure": worker_pb2.Failure()}):
-        assert report(machine, lease, labels=labels, **end).reason == reason
+        assert report(machine, lease, notes={"labels": labels}, **end).reason == reason
     assert dict(machine.run(run.id).labels) == {"team": "x"}
 
     assert not report(machine, lease, success=worker_pb2.Success()).reason

@@ -75,7 +75,7 @@ def test_labels_are_said_with_the_end_of_the_attempt(ends: str) -> None:
     for one in (handler, same):
         outcome = Attempt(labels={"start": "17"}).run(one)
         assert outcome.succeeded == (ends == "well")
-        assert dict(outcome.report.labels) == {"rows": "17"}
+        assert dict(outcome.report.notes.labels) == {"rows": "17"}
 
 
 def test_a_label_that_the_cluster_would_refuse_is_refused_here(context: Context) -> None:
