@@ -20,7 +20,7 @@ from .session import Invocation
 @click.option("--actor", help="Only what this access token did.")
 @click.option("--method", help="Only this call, such as UpdateJob.")
 @click.option("--subject", metavar="KIND/NAME", help="Only about this, such as job/report.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option("--filter", "text", default="", help="Such as 'actor=ci OR method:Delete'.")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
 def audit_log(session: Invocation, text: str, all_namespaces: bool, **given: str | None) -> None:
     """List who changed what, newest first. Without access tokens nobody knows who it was."""

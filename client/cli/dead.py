@@ -21,7 +21,9 @@ ID = click.argument("run_id", type=DEAD, metavar="RUN")
 
 def filter_options(body: Any) -> Any:  # A click callback.
     for option in (
-        click.option("--filter", "text", default="", help="As the API has it."),
+        click.option(
+            "--filter", "text", default="", help="Such as 'kind=ValueError OR error:timeout'."
+        ),
         click.option("--kind", metavar="KIND", help="Only with this kind of error."),
         click.option("--queue", type=QUEUE, help="Only those of this queue."),
         click.option("--job", type=JOB, help="Only those of this job."),

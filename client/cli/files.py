@@ -156,7 +156,7 @@ def import_(session: Invocation, path: str, update: bool, restart: bool) -> None
 )  # fmt: skip
 @click.option("--to", "path", metavar="FILE", help="Write here instead of to stdout.")
 @click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option("--filter", "text", default="", help="Such as 'owner=ann AND NOT state=PAUSED'.")
 def export(session: Invocation, path: str | None, label: tuple[str, ...], text: str) -> None:
     """Write jobs in a form that can be imported and applied: JSON lines, or as -o says."""
     from .job import condition

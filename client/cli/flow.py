@@ -33,7 +33,7 @@ def flow() -> None:
 @command(flow, "list", "raftsched flow list --job nightly", reads=True, lists=True)
 @click.option("--state", type=click.Choice(STATES), help="Only those.")
 @click.option("--job", type=JOB, help="Only those that reach this job.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option("--filter", "text", default="", help="Such as 'state=STUCK OR job=report'.")
 def list_(session: Invocation, text: str, **given: str | None) -> None:
     """List flow runs, newest first."""
     request = m.flow_pb2.ListFlowsRequest(

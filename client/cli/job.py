@@ -124,7 +124,7 @@ def get(session: Invocation, name: str) -> None:
 @click.option("--queue", type=QUEUE, help="Only those of this queue.")
 @click.option("--handler", metavar="NAME", help="Only those with this handler.")
 @click.option("--calendar", metavar="NAME", help="Only those that leave its days out.")
-@click.option("--filter", "text", default="", help="As the API has it: 'owner=ann AND zone=UTC'.")
+@click.option("--filter", "text", default="", help="Such as 'owner=ann OR labels.team=a'.")
 @click.option("--order-by", default="", metavar="FIELD", help="name, create_time or next_time.")
 @change.COUNT
 @click.argument("name", default="", metavar="[NAME*]")
@@ -372,7 +372,7 @@ def next_(session: Invocation, what: str, **given: Any) -> None:
 )  # fmt: skip
 @NAME
 @click.option("--state", type=click.Choice(RUN_STATES), help="Only those.")
-@click.option("--filter", "text", default="", help="As the API has it: 'outcome=LATE'.")
+@click.option("--filter", "text", default="", help="Such as 'outcome=LATE'.")
 def history(session: Invocation, name: str, state: str | None, text: str) -> None:
     """List the runs of a job, newest first."""
     request = m.job_pb2.ListJobHistoryRequest(

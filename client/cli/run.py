@@ -56,7 +56,7 @@ def run() -> None:
 @click.option("--queue", type=QUEUE, help="Only those of this queue.")
 @click.option("--worker", type=WORKER, help="Only those that this worker holds.")
 @click.option("--flow", type=FLOW, help="Only those of this flow run.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option("--filter", "text", default="", help="Such as 'state=FAILED AND error:timeout'.")
 @change.COUNT
 def list_(session: Invocation, text: str, with_count: bool, **given: str | None) -> None:
     """List runs, newest first: those under way, or those of one state."""

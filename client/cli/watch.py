@@ -35,7 +35,9 @@ REST_S = 0.5
 @click.option("--kind", metavar="KIND", help="Only those, such as run-failed.")
 @click.option("--queue", type=QUEUE, help="Only those about this queue.")
 @click.option("--run", type=RUN, help="Only those about this run.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option(
+    "--filter", "text", default="", help="Such as 'kind=RUN_FAILED OR kind=RUN_RETRYING'."
+)
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
 @click.option("--since", metavar="REVISION|oldest", help="Begin behind this one.  [now]")
 @click.option("--no-follow", is_flag=True, help="Stop at what is there now.")

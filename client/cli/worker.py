@@ -35,7 +35,7 @@ def worker() -> None:
 
 @command(worker, "list", "raftsched worker list -o wide", reads=False, lists=True)
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
-@click.option("--filter", "text", default="", help="As the API has it.")
+@click.option("--filter", "text", default="", help="Such as 'queue=mail AND draining=false'.")
 def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
     """List the workers that are there, with how busy they are."""
     namespace = "" if all_namespaces else session.namespace
