@@ -100,12 +100,14 @@ class AccessCheck:
 
     async def _recover(self, call: Call) -> None:
         """Let the secret that a majority of the nodes have in their folders make access tokens."""
+        if call.method.name != CREATE or not self.failures.allow(call.address):
+            raise await self._stranger(call, unauthenticated(UNKNOWN))
         if not self.node.leads:
             # The leader knows what the nodes tell.
             call.caller, call.is_stranger = call.address, True
             return
         known, voters = self.node.recovering(call.digest)
-        if call.method.name != CREATE or not known:
+        if not known:
             raise await self._stranger(call, unauthenticated(UNKNOWN))
         if 2 * known <= voters:
             why = (

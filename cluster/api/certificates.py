@@ -19,8 +19,10 @@ HEADER = "raftsched-certificate"
 # By the name of a claim: what gRPC calls it.
 NAMES = {"dns": "peer_dns", "uri": "peer_uri", "email": "peer_email", "ip": "peer_ip"}
 COMMON_NAME = "x509_common_name"
-NAMES_MAX = 20  # Of a kind; a certificate with more is known by the first ones.
+# A certificate with more names is known by the first ones: they must fit into metadata.
+NAMES_MAX = 10  # Of a kind.
 CHARS_MAX = 256
+TEXT_MAX = 4_000
 Claims = dict[str, Any]
 
 
@@ -35,7 +37,13 @@ def claims_of(call: Call, keys: Mapping[str, bytes]) -> Claims:
     for name, called in NAMES.items():
         if held := texts(shown.get(called, ())):
             found[name] = held
+    while len(text_of(found)) > TEXT_MAX:
+        max((held for held in found.values() if isinstance(held, list)), key=len).pop()
     return found
+
+
+def text_of(claims: Claims) -> str:
+    return json.dumps(claims, separators=(",", ":"))
 
 
 def texts(values: Iterable[bytes]) -> list[str]:
@@ -46,7 +54,7 @@ def texts(values: Iterable[bytes]) -> list[str]:
 
 def sealed(claims: Claims, path: str, key: bytes) -> str:
     """What a follower says of a caller whose call it passes on."""
-    text = json.dumps(claims, separators=(",", ":"))
+    text = text_of(claims)
     return f"{_seal(text, path, key)} {text}"
 
 

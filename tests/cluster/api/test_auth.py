@@ -658,9 +658,14 @@ async def test_a_secret_in_the_folders_of_a_majority_makes_tokens_and_nothing_el
     for served in (leads, follows):
         made = await make(served, f"by-{served.node.name}", Role.ROLE_ADMIN, secret)
         assert made.startswith("rs_")
+        before = len(served.admitted)
         ask = job_pb2.ListJobsRequest()
-        found = await refused(jobs(served).ListJobs(ask, metadata=bearer(secret)))
-        assert found.reason == "UNAUTHENTICATED"
+        for freshness in (common_pb2.CONSISTENCY_LINEARIZABLE, common_pb2.CONSISTENCY_STALE):
+            ask.read.consistency = freshness
+            found = await refused(jobs(served).ListJobs(ask, metadata=bearer(secret)))
+            assert found.reason == "UNAUTHENTICATED"
+        # Its body was not even read.
+        assert len(served.admitted) == before
     request = access_pb2.ListAuditRecordsRequest(filter="actor=recover-admin")
     page = await access(leads).ListAuditRecords(request, metadata=bearer(root))
     assert len(page.records) == 2

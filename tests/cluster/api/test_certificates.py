@@ -164,3 +164,17 @@ async def test_a_follower_says_whose_certificate_it_was_and_nobody_else_can(
     assert opened(said, path, [b"", own]) == {"cn": "ann"}
     for one in (ann, bare):
         await one.channel.close()
+
+
+async def test_a_certificate_with_many_names_is_known_by_the_first_ones(
+    start: LocksStart, folder: Path
+) -> None:
+    leads, follows = await start("a"), await start("b")
+    names = ",".join(f"DNS:{'x' * 60}.{'y' * 60}.{'z' * 60}.n{number}" for number in range(40))
+    sign(folder, "many", f"{names},URI:spiffe://example/many")
+    many = channel_of(follows, folder, "many")
+    root = await make(leads, "root", Role.ROLE_ADMIN)
+    await put(leads, root, rule(Role.ROLE_EDITOR, "uri", "spiffe://example/many"))
+    made: Anything = await jobs(many).CreateJob(create("report"))
+    assert made.name == "report"
+    await many.channel.close()
