@@ -80,7 +80,7 @@ async def test_it_is_put_back_under_load_while_leaders_die(tmp_path: Path) -> No
 
         loading = asyncio.create_task(load())
         restoring = shell.start("cluster", "restore", str(file), "--yes", "-o", "json")
-        await asyncio.sleep(1.5)
+        await until(lambda: len(made) >= 60, 30)
         first = await running.leader()
         running.nodes[first].kill()
         said = await asyncio.to_thread(restoring.communicate, timeout=120)

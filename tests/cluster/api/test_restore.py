@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import itertools
 from pathlib import Path
 
+import grpc
 import msgspec
 import pytest
 
@@ -316,3 +318,38 @@ async def test_what_was_leased_then_is_done_again_and_its_token_counts_no_more(
         assert (again.run, again.attempt) == (lease.run, lease.attempt + 1)
         assert again.token > lease.token + (1 << 39)
         other.call.cancel()
+
+
+@pytest.mark.parametrize("proposed", [False, True])
+async def test_the_leader_is_lost_in_the_middle_of_the_exchange(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, proposed: bool
+) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader, followers = await met(nodes), followers_of(nodes)
+        await leader.stub(JOBS).CreateJob(create("old"))
+        data = await archive_of(leader)
+        await leader.stub(JOBS).CreateJob(create("new"))
+        await send(leader, data)
+        submit, ending = leader.node.driver.submit_switch, list[asyncio.Task[None]]()
+
+        def lost(entry: bytes, reply: Anything) -> None:
+            if proposed:
+                submit(entry, reply)
+            ending.append(asyncio.ensure_future(leader.kill()))
+
+        monkeypatch.setattr(leader.node.driver, "submit_switch", lost)
+        # It may have heard of it all the same.
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await leader.stub(CLUSTER).RestoreBackup(asked(), timeout=10)
+        await asyncio.gather(*ending)
+        assert len(ending) == 1
+        # Whoever asked does not know what came of it, and asks again, whoever leads now.
+        one, other = followers
+        await until(lambda: one.node.leads or other.node.leads)
+        answer = await one.stub(CLUSTER).RestoreBackup(asked())
+        assert (answer.jobs, answer.backup_cluster) == (1, "test")
+        assert await jobs_of(one) == {"old"}
+        nodes[leader.name] = back = Real(leader.node.spec)
+        await back.start()
+        await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
+        await sound(one, 3)
