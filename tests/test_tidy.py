@@ -137,7 +137,7 @@ def offered(package: str) -> list[str]:
 
 
 def absolute_imports(files: Iterator[Source]) -> list[str]:
-    """A file has two addresses in a checkout (see DESIGN.md); dots make each a closed world."""
+    """A file has two addresses in a checkout (docs/contracts.md); dots make each a closed world."""
     return [
         f"{name}:{node.lineno}: import our own package with dots"
         for _, name, tree in files
