@@ -23,7 +23,7 @@ from .journal import SWITCH, Journal, JournalLimits
 from .link import Identity, LinkLimits
 from .membership import Configuration
 from .message import Message, WireError
-from .port import Disk, LoopMeter, Machine, RaftSettings, Reply, Status, Untimed, Watcher
+from .port import Disk, LeadershipWatcher, LoopMeter, Machine, RaftSettings, Reply, Status, Untimed
 from .raft import Raft
 from .threads import BulkThread, JournalThread
 from .transport import PeerLinks
@@ -55,7 +55,7 @@ class Driver:
         place: Place,
         disk: Disk,
         machine: Machine,
-        watcher: Watcher,
+        watcher: LeadershipWatcher,
         clock: Callable[[], float] = time.monotonic,
         dice: random.Random | None = None,
         steps: LoopMeter | None = None,

@@ -75,7 +75,7 @@ class Machine(Protocol):
         helper thread while nothing is applied."""
 
 
-class Watcher(Protocol):
+class LeadershipWatcher(Protocol):
     """Who wants to know about leadership."""
 
     def leadership_gained(self, term: int) -> None:

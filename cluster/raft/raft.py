@@ -45,7 +45,7 @@ from .message import (
 )
 from .node_state import NodeState
 from .outbox import HelperJobs, Outbox
-from .port import Disk, Machine, RaftSettings, Reply, Status, Watcher
+from .port import Disk, LeadershipWatcher, Machine, RaftSettings, Reply, Status
 from .proposals import Proposals
 from .reads import Reads
 from .replication import Replication
@@ -80,7 +80,7 @@ class Raft:
         journal: Journal,
         disk: Disk,
         machine: Machine,
-        watcher: Watcher,
+        watcher: LeadershipWatcher,
         dice: random.Random,
         settings: RaftSettings,
         now: float,

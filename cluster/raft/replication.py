@@ -21,7 +21,7 @@ from .members import Members
 from .message import Append, AppendAck, Heartbeat, HeartbeatAck
 from .node_state import NodeState
 from .outbox import Outbox
-from .port import Watcher
+from .port import LeadershipWatcher
 from .progress import FollowerProgress
 from .snapshot_sender import SnapshotSender
 from .witness import Witness
@@ -38,7 +38,7 @@ class Replication:
         sender: SnapshotSender,
         witness: Witness,
         freshness: Freshness,
-        watcher: Watcher,
+        watcher: LeadershipWatcher,
     ) -> None:
         self.node, self.journal, self.settings = node, node.journal, node.settings
         self.members, self.outbox, self.sender = members, outbox, sender
