@@ -50,7 +50,8 @@ class HttpConnection:
     def __init__(self, port: int, token: str = "") -> None:
         self._port = port
         shown = f"Authorization: Bearer {token}\r\n" if token else ""
-        self._headers = f" HTTP/1.1\r\nHost: {LOOPBACK}\r\n{shown}"
+        takes = "Accept: application/json, text/event-stream"
+        self._headers = f" HTTP/1.1\r\nHost: {LOOPBACK}\r\n{takes}\r\n{shown}"
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 
@@ -35,6 +36,8 @@ RETRY_MS = 1_000
 BRIEF_S = 1.0
 # So many events, none of them longer, are kept as they were written: 8 MiB at most.
 SHARED_MAX, SHARED_BYTES = 1_000, 2_048
+# And so many messages, none of them longer.
+KEPT_MAX, KEPT_BYTES = 32, 256 << 10
 
 
 def resume(request: Any, last_event: str) -> bool:
@@ -97,7 +100,7 @@ async def pieces(
     first: Any, rest: AsyncGenerator[Any, None], media: str
 ) -> AsyncGenerator[bytes, None]:
     """The body of the answer: what was sent first, the rest, and a word where nothing comes."""
-    write = as_events if media == EVENTS else as_line
+    write = partial(once, as_events if media == EVENTS else as_line)
     if media == EVENTS:
         yield f"retry: {round(RETRY_MS * random.uniform(0.5, 1.5))}\n\n".encode()
     yield write(first)
@@ -123,6 +126,25 @@ async def pieces(
         if coming is not None:
             coming.cancel()
             await asyncio.wait({coming})
+
+
+# The messages that were written last, with what was made of them: many watchers get the same.
+_written: OrderedDict[tuple[int, object], tuple[Message, bytes]] = OrderedDict()
+
+
+def once(write: Callable[[Any], bytes], message: Message) -> bytes:
+    """What `write` makes of a message, which nobody changes any more."""
+    key = id(message), write
+    found = _written.get(key)
+    if found is not None:
+        return found[1]
+    made = write(message)
+    if len(made) <= KEPT_BYTES:
+        # With the message, whose number is another one's when it is gone.
+        _written[key] = message, made
+        if len(_written) > KEPT_MAX:
+            _written.popitem(last=False)
+    return made
 
 
 def as_line(message: Message) -> bytes:

@@ -87,6 +87,12 @@ def test_an_event_is_written_once_for_all_who_see_it(monkeypatch: pytest.MonkeyP
     first = streams.as_events(one)
     assert [streams.as_events(one) for _ in range(9)] == [first] * 9
     assert len(written) == 1
+    count = len(written)
+    line = streams.once(streams.as_line, one)
+    assert [streams.once(streams.as_line, one) for _ in range(9)] == [line] * 9
+    assert len(written) == count + 1
+    assert streams.once(streams.as_events, one) == first
+    written.pop()
     # Who may see less or more gets what was sent to them.
     assert streams.as_events(hidden) != first
     large = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="x" * 3_000)])
