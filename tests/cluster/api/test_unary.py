@@ -231,7 +231,8 @@ async def test_a_read_whose_time_is_over_says_so_and_not_that_nobody_leads(start
 
     assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED")
     assert "s were over before a could answer" in found.message
-    assert 0 < float(found.values["seconds"]) <= 60
+    # gRPC sends times of 10 to 100 s in tenths of a second, rounded up.
+    assert 0 < float(found.values["seconds"]) <= 60.1
 
 
 async def test_a_caller_that_leaves_ends_its_call(start: Start) -> None:
