@@ -13,6 +13,14 @@ from dataclasses import replace
 
 from ...cluster.ops.exits import NodeExit
 from . import history
+from .call_checks import (
+    acknowledged_writes_survive,
+    calls_end_in_time,
+    probes_survive,
+    records_are_linearizable,
+    records_have_an_author,
+    triggers_run_once,
+)
 from .ends import (
     attempts_are_explained,
     completions_are_recorded_once,
@@ -26,7 +34,6 @@ from .ends import (
 )
 from .history import (
     OK,
-    REFUSED,
     ClientCall,
     FaultSpan,
     FinalOutcome,
@@ -34,52 +41,17 @@ from .history import (
     RecurringJob,
     Seen,
 )
-from .jobs import PROBE, REST_GRACE_MS, everything
-from .lateness import TimeSpans, calm, overdue
-from .linear import ABSENT, Undecided, linearizable, matters
+from .jobs import REST_GRACE_MS
+from .lateness import calm, overdue
 from .violation import Check, Violation
 
-SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
 CLOCK_MS = 50  # Clocks of two processes are read so far apart at most.
 # Clocks of nodes may differ by so much; a leader that is further off starts nothing.
 SKEW_MS = 1_000
 CLOCK_S = 2.0  # So long after a fault its clock may still be in a firing that is under way.
 # Of so many firings at least, one in so many may be late in calm.
 CALM_LEAST, CALM_LATE, MOMENTS_LEAST = 300, 0.01, 3
-RECORD_CALLS = frozenset({"create", "update", "delete", "get"})
 RAN = frozenset({"RAN", "LATE"})
-
-
-def acknowledged_writes_survive(seen: Seen) -> list[Violation]:
-    """S1: what was acknowledged last is there at the end, or what a later call made of it."""
-    found = []
-    at_end = {job.job: job.value for job in seen.jobs}
-    for job, calls in _records(seen).items():
-        possible = _possible_ends(calls)
-        value = at_end.get(job, ABSENT)
-        if value not in possible:
-            wanted = " or ".join(sorted(map(repr, possible)))
-            found.append(Violation("S1", f"{job} is {value!r} at the end, and should be {wanted}"))
-    return found
-
-
-def records_are_linearizable(seen: Seen) -> list[Violation]:
-    """S1: the calls on each record make sense in some order."""
-    found = []
-    for job, calls in _records(seen).items():
-        try:
-            sound = linearizable(calls)
-        except Undecided as error:
-            found.append(Violation("S1", f"cannot be judged: {error}"))
-            continue
-        if not sound:
-            told = "; ".join(
-                f"{call.client} {call.what} {call.value!r} {call.outcome} "
-                f"[{call.began:.3f}, {call.ended:.3f}]"
-                for call in sorted(filter(matters, calls), key=lambda call: call.began)
-            )
-            found.append(Violation("S1", f"no order explains the calls on {job}: {told}"))
-    return found
 
 
 def scheduled_times_have_one_outcome(seen: Seen) -> list[Violation]:
@@ -166,69 +138,6 @@ def set_ahead_ms(seen: Seen, lease: Lease) -> float:
     )
 
 
-def triggers_run_once(seen: Seen) -> list[Violation]:
-    """S2: an acknowledged trigger has its run; no request became two."""
-    runs = {run.run for run in seen.runs}
-    found = [
-        Violation("S2", f"the trigger of {call.job} lost its run {call.value}")
-        for call in seen.calls
-        if call.what == "trigger" and call.outcome == OK and call.value not in runs
-    ]
-    asked: dict[str, list[str]] = defaultdict(list)
-    unsure = Counter[str]()
-    for call in seen.calls:
-        if call.what == "trigger" and call.outcome == OK:
-            asked[call.job].append(call.value)
-        elif call.what == "trigger" and call.outcome == history.UNKNOWN:
-            unsure[call.job] += 1
-    for job, ids in asked.items():
-        found += [
-            Violation("S2", f"{count} triggers of {job} share the run {run}")
-            for run, count in Counter(ids).items()
-            if count > 1
-        ]
-    there: dict[str, set[str]] = defaultdict(set)
-    for run in seen.runs:
-        if not run.scheduled:
-            there[run.job].add(run.run)
-    for job, ids_there in there.items():
-        more = len(ids_there - set(asked[job]))
-        if more > unsure[job]:
-            story = f"{job} was triggered {len(asked[job])} times and ran {len(ids_there)} times"
-            found.append(Violation("S2", f"{story}; {unsure[job]} outcomes are unknown"))
-    return found
-
-
-def probes_survive(seen: Seen) -> list[Violation]:
-    """S1: the record that the probe writes shows no value older than one acknowledged before."""
-    probes = {str(probe.number): probe for probe in seen.probes if probe.number}
-    found = []
-    for job in seen.jobs:
-        if job.job != PROBE or not probes:
-            continue
-        last = probes.get(job.value)
-        if last is None:
-            found.append(
-                Violation("S1", f"{PROBE} is {job.value!r} at the end, and never was that")
-            )
-            continue
-        ended = last.at + last.took if last.ok else float("inf")
-        later = [probe for probe in seen.probes if probe.ok and probe.at > ended]
-        if later:
-            wanted = f"should be {later[-1].number} or a later one"
-            found.append(Violation("S1", f"{PROBE} is {job.value} at the end, and {wanted}"))
-    return found
-
-
-def records_have_an_author(seen: Seen) -> list[Violation]:
-    """S1: no job is there that nobody created."""
-    known = {job.name for job in everything()} | {plan.job for plan in seen.plans}
-    known |= {call.job for call in seen.calls if call.what == "create" and call.outcome != REFUSED}
-    return [
-        Violation("S1", f"nobody created {job.job}") for job in seen.jobs if job.job not in known
-    ]
-
-
 def tokens_grow(seen: Seen) -> list[Violation]:
     """S4: a later lease of a run has a higher token, and no token was given twice."""
     found = []
@@ -260,20 +169,6 @@ def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
         if effect.accepted:
             highest[effect.run] = max(before, effect.token)
     return found
-
-
-def calls_end_in_time(seen: Seen) -> list[Violation]:
-    """H1: each call ended with an answer or an error within its deadline."""
-    lags = TimeSpans((lag.began, lag.ended) for lag in seen.lags)
-    return [
-        Violation(
-            "H1", f"{call.client} {call.what} {call.job} took {call.ended - call.began:.1f} s"
-        )
-        for call in seen.calls
-        if call.ended - call.began > call.deadline + SLACK_S
-        # Time in which the caller itself did not come to its turn does not count.
-        and call.ended - call.began - lags.within(call.began, call.ended) > call.deadline + SLACK_S
-    ]
 
 
 def stops_are_clean(seen: Seen) -> list[Violation]:
@@ -435,6 +330,7 @@ def calm_firings_are_soon(seen: Seen) -> list[Violation]:
 
 CHECKS: tuple[Check, ...] = (
     acknowledged_writes_survive,
+    calls_end_in_time,
     probes_survive,
     records_have_an_author,
     records_are_linearizable,
@@ -470,29 +366,6 @@ def judge(seen: Seen) -> list[Violation]:
     return [
         replace(violation, check=check.__name__) for check in CHECKS for violation in check(seen)
     ]
-
-
-def _records(seen: Seen) -> dict[str, list[ClientCall]]:
-    found: dict[str, list[ClientCall]] = defaultdict(list)
-    for call in seen.calls:
-        if call.what in RECORD_CALLS:
-            found[call.job].append(call)
-    return found
-
-
-def _possible_ends(calls: Sequence[ClientCall]) -> set[str]:
-    """Values a record may have in the end: of a write that none came wholly after."""
-    writes = [call for call in calls if call.what != "get" and matters(call)]
-    sure = [call for call in writes if call.outcome == OK]
-    possible = {
-        ABSENT if call.what == "delete" else call.value
-        for call in writes
-        if not any(
-            other.began > (call.ended if call.outcome == OK else float("inf")) for other in sure
-        )
-    }
-    # When nothing is sure, nothing may have happened.
-    return possible if sure else possible | {ABSENT}
 
 
 def _scheduled_times(plan: RecurringJob) -> Sequence[int]:

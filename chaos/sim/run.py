@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .cluster import Kit, SimCluster
-from .mutants import MUTANTS, Mutant
+from .mutant_table import MUTANTS, Mutant
 from .options import Options, draw, draw_rules, quiet
 from .planted import planted
 from .rules import SchedulerCluster

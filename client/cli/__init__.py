@@ -49,8 +49,8 @@ COMMANDS = {
     ),
     "gateway": CommandEntry(".gateway:gateway", "Serve HTTP and JSON for a cluster."),
     "node": CommandEntry("raftsched.cluster.main:node", "Run one node of a cluster."),
-    "bench": CommandEntry("raftsched.chaos.main:bench", "Measure a cluster."),
-    "chaos": CommandEntry("raftsched.chaos.main:chaos", "Prove a cluster under faults."),
+    "bench": CommandEntry("raftsched.chaos.commands.bench:bench", "Measure a cluster."),
+    "chaos": CommandEntry("raftsched.chaos.commands.chaos:chaos", "Prove a cluster under faults."),
     "doctor": CommandEntry(
         ".doctor:doctor", "Find out what is wrong with this machine or the cluster."
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from raftsched.chaos.main import bench, chaos
+from raftsched.chaos.commands.bench import bench
+from raftsched.chaos.commands.chaos import chaos
 
 EVERY = [
     (f"{group.name} {name}", made)

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from . import table
-from .field import AttackBrief, AttackFindings, AttackNotPlayed, HostileCaller
+from .brief import AttackBrief, AttackFindings
+from .field import AttackNotPlayed, HostileCaller
 
 NICE = 19
 

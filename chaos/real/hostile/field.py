@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
-import msgspec
 from google.protobuf.message import Message
 
 from ....proto.contract import method_of
 from ....proto.v1 import job_pb2, namespace_pb2, worker_pb2
 from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
+from .brief import AttackBrief, AttackFindings
 from .relay import Relay
 
 MESSAGE_MAX = 4 << 20
@@ -43,36 +43,6 @@ LATER = ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
 FINAL = ("INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION")
 Channel = Any  # grpc.aio.Channel; its callables have no useful types.
 M = TypeVar("M", bound=Message)
-
-
-class AttackBrief(msgspec.Struct, frozen=True):
-    """What the harness tells an attacker."""
-
-    name: str
-    seed: int
-    namespace: str
-    seconds: float
-    # After so long it is broken off.
-    limit: float
-    # What has to be done in a time may take so many times as long, where more goes on beside it.
-    slack: float
-    # Of each node: where it listens for clients, for other nodes, and for HTTP.
-    nodes: tuple[tuple[str, str, str], ...]
-    # By role: editor, worker, viewer, admin.
-    tokens: dict[str, str]
-
-
-class AttackFindings(msgspec.Struct):
-    """What an attacker tells the harness at its end."""
-
-    calls: int = 0
-    refused: int = 0
-    # What should not have been possible, or was not done in time.
-    wrong: list[str] = []
-    figures: dict[str, float] = {}
-    codes: dict[str, int] = {}
-    # Of each kind of refusal the first words.
-    words: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

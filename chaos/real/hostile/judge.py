@@ -8,7 +8,7 @@ from typing import Any
 
 from ...percentile import percentile
 from ..lateness import TimeSpans
-from .field import AttackFindings
+from .brief import AttackFindings
 
 # After a change that the harness made itself, terms may move for so long.
 SETTLE_S = 3.0

@@ -24,7 +24,8 @@ from ..history import Lease, read
 from ..injector import Injector
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
-from .field import LOAD_CALL_S, AttackBrief, AttackFindings
+from .brief import AttackBrief, AttackFindings
+from .field import LOAD_CALL_S
 from .judge import HighestTerm, Memory, Played, Sight, Start, elections
 
 VICTIM, PULSES = "victim", 10

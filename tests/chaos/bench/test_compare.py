@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from raftsched.chaos import main
 from raftsched.chaos.bench.compare import ComparedLoad, best, flat, ratio, summary, taking_part
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
+from raftsched.chaos.commands.bench import bench
 from raftsched.cluster.local.process import Process, ProcessFailed
 
 HERD = ComparedLoad(runs=1_000)
@@ -169,7 +169,7 @@ def test_a_machine_without_postgresql_ends_the_comparison_with_a_word(
         raise ProcessFailed("apt-get install postgresql")
 
     monkeypatch.setattr("raftsched.chaos.bench.peers.postgres.version", absent)
-    done = CliRunner().invoke(main.bench, ["compare", "-o", "json"])
+    done = CliRunner().invoke(bench, ["compare", "-o", "json"])
     assert done.exit_code == 1
     assert done.stdout == ""
     assert "apt-get install postgresql" in done.stderr
@@ -177,4 +177,4 @@ def test_a_machine_without_postgresql_ends_the_comparison_with_a_word(
 
 @pytest.mark.parametrize("words", [["--peer", "celery"], ["--rounds", "0"], ["--runs", "10"]])
 def test_wrong_words_are_refused_before_anything_starts(words: list[str]) -> None:
-    assert CliRunner().invoke(main.bench, ["compare", *words]).exit_code == 2
+    assert CliRunner().invoke(bench, ["compare", *words]).exit_code == 2

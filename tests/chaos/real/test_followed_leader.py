@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from raftsched.chaos.real.hostile import attacker
-from raftsched.chaos.real.hostile.field import AttackBrief
+from raftsched.chaos.real.hostile.brief import AttackBrief
 from raftsched.chaos.real.hostile.table import ATTACKS
 from raftsched.proto.v1 import worker_pb2
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from raftsched.chaos.real.hostile import http2
-from raftsched.chaos.real.hostile.field import AttackFindings
+from raftsched.chaos.real.hostile.brief import AttackFindings
 from raftsched.chaos.real.hostile.judge import (
     HighestTerm,
     HostileLimits,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from raftsched.chaos.main import chaos
+from raftsched.chaos.commands.chaos import chaos
 from raftsched.chaos.real import report
 from raftsched.chaos.real.checks import CHECKS, judge
 from raftsched.chaos.real.history import (

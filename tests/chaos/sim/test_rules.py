@@ -9,7 +9,7 @@ import pytest
 from raftsched.chaos.sim.bulk import CROWD
 from raftsched.chaos.sim.cluster import Kit
 from raftsched.chaos.sim.judge import Judge
-from raftsched.chaos.sim.mutants import MUTANTS
+from raftsched.chaos.sim.mutant_table import MUTANTS
 from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import SimViolation

@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.chaos.sim.__main__ import main
 from raftsched.chaos.sim.cluster import Kit, SimCluster
-from raftsched.chaos.sim.mutants import MUTANTS, Mutant
+from raftsched.chaos.sim.mutant_table import MUTANTS, Mutant
 from raftsched.chaos.sim.options import FAULTS, draw, quiet
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.stock import run_stock

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from raftsched.chaos.sim.cluster import Kit
-from raftsched.chaos.sim.mutants import Mutant
+from raftsched.chaos.sim.mutant_table import Mutant
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
 from raftsched.cluster.node.leader_loop import Leader

@@ -1,6 +1,6 @@
-"""`raftsched bench` and `raftsched chaos`.
+"""`raftsched bench`.
 
-What they need is loaded when they run, so that help pages come at once.
+What it needs is loaded when it runs, so that help pages come at once.
 """
 
 from __future__ import annotations
@@ -8,30 +8,23 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from click.core import ParameterSource
 
-from ..client.cli.lazy import ExampleCommand, ExampleGroup
-from .real.faults import SCENARIOS
+from ...client.cli.lazy import ExampleCommand, ExampleGroup
 
 if TYPE_CHECKING:
-    from ..cluster.local.nodes import NodeProcesses
-    from .real.run import ScenarioResult
+    from ...cluster.local.nodes import NodeProcesses
+from .data_folder import data_folder
 
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
 Command = Callable[..., None]
-HOSTILE = "hostile"
-# The options that set a limit of that scenario; where they are not said it has its own.
-WRITTEN = {"max_ms": "late_ms", "p99_ms": "calm_ms"}
 
 
 def telling(command: Command) -> Command:
@@ -78,7 +71,7 @@ def herd(runs: int, workers: int, recurring: bool, jitter: float, **how: Any) ->
     Two worker processes with a handler that does nothing. Counted from the instant until the last
     completion is committed.
     """
-    from .bench import herd as scenario
+    from ..bench import herd as scenario
 
     asked = scenario.Herd(runs=runs, workers=workers, recurring=recurring, jitter_s=jitter)
     measure("herd", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
@@ -90,7 +83,7 @@ def herd(runs: int, workers: int, recurring: bool, jitter: float, **how: Any) ->
 @common
 def steady(rate: float, seconds: float, **how: Any) -> None:
     """So many jobs due each second: how late do their handlers start?"""
-    from .bench import steady as scenario
+    from ..bench import steady as scenario
 
     asked = scenario.Steady(rate=rate, seconds=seconds)
     over_time: OverTime = {}
@@ -105,7 +98,7 @@ def steady(rate: float, seconds: float, **how: Any) -> None:
 @common
 def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
     """Create jobs one by one with many clients, then in bulk."""
-    from .bench import create as scenario
+    from ..bench import create as scenario
 
     asked = scenario.Create(clients=clients, seconds=seconds, bulk=bulk)
     measure("create", how, lambda folder, nodes: scenario.run(nodes, asked))
@@ -129,7 +122,7 @@ def http(
 
     The callers share the machine's cores with the gateway and the nodes.
     """
-    from .bench import http as scenario
+    from ..bench import http as scenario
 
     asked = scenario.Http(
         clients=clients, seconds=seconds, watchers=watchers, events=events, flood_s=flood
@@ -149,7 +142,7 @@ def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
 
     With 10,000,000 jobs it needs minutes for the import and 15 GB of disk; it tells how it goes.
     """
-    from .bench import idle as scenario
+    from ..bench import idle as scenario
 
     asked = scenario.Idle(jobs=jobs, rate=rate, seconds=seconds)
     over_time: OverTime = {}
@@ -179,7 +172,7 @@ def leases(
     change: str | None, **how: Any,
 ) -> None:  # fmt: skip
     """Many leases held and kept alive over many streams: what does that cost the leader?"""
-    from .bench import leases as scenario
+    from ..bench import leases as scenario
 
     asked = scenario.Leases(
         leases=leases, streams=streams, seconds=seconds, shared=shared, change=change or ""
@@ -197,8 +190,8 @@ def leases(
 @common
 def failover(kills: int, rate: float, way: Literal["kill", "stop", "cut"], **how: Any) -> None:
     """Take the leader away under load, again and again: how long until work goes on?"""
-    from .bench import failover as scenario
-    from .real.wiring import Proxies
+    from ..bench import failover as scenario
+    from ..real.wiring import Proxies
 
     asked = scenario.Failover(kills=kills, rate=rate, how=way)
     links = Proxies() if way == "cut" else None
@@ -214,7 +207,7 @@ def failover(kills: int, rate: float, way: Literal["kill", "stop", "cut"], **how
 @common
 def scale(runs: int, most: int, **how: Any) -> None:
     """The same herd with ever more jobs beside it: does a run cost more?"""
-    from .bench import scale as scenario
+    from ..bench import scale as scenario
 
     steps = tuple(jobs for jobs in (10_000, 100_000, 1_000_000, 10_000_000) if jobs <= most)
     asked = scenario.Scale(runs=runs, steps=steps)
@@ -248,11 +241,11 @@ def compare(
     found best for them. Only one system is there at a time; the best turn of each counts. A ratio
     above 1 is in our favour.
     """
-    from ..cluster.local.process import ProcessFailed
-    from .bench import compare as scenario
-    from .bench.peers import postgres
-    from .bench.peers.peer import PEERS
-    from .bench.surroundings import surroundings
+    from ...cluster.local.process import ProcessFailed
+    from ..bench import compare as scenario
+    from ..bench.peers import postgres
+    from ..bench.peers.peer import PEERS
+    from ..bench.surroundings import surroundings
 
     def say(word: str) -> None:
         click.echo(f"compare: {word}", err=True)
@@ -281,10 +274,10 @@ def measure(
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
 
-    from ..client.errors import RaftschedError
-    from ..cluster.local.nodes import running
-    from ..cluster.local.process import ProcessFailed
-    from .bench.surroundings import surroundings
+    from ...client.errors import RaftschedError
+    from ...cluster.local.nodes import running
+    from ...cluster.local.process import ProcessFailed
+    from ..bench.surroundings import surroundings
 
     with data_folder(how["folder"]) as folder:
         around = surroundings(folder)
@@ -315,7 +308,7 @@ def tell(
     over_time: OverTime | None = None,
 ) -> None:
     """Write what was found, as rows or whole, and what it was measured on."""
-    from .bench.page import shown, write_page
+    from ..bench.page import shown, write_page
 
     if how["report"] is not None:
         write_page(how["report"], name, rows, around, over_time or {})
@@ -326,230 +319,3 @@ def tell(
     for key, value in rows.items():
         click.echo(f"{key:>26}  {shown(value)}")
     click.echo("measured on: " + ", ".join(f"{k} {v}" for k, v in around.items()), err=True)
-
-
-@contextmanager
-def data_folder(given: Path | None) -> Iterator[Path]:
-    """The folder that was named, or one that is thrown away."""
-    if given is not None:
-        given.mkdir(parents=True, exist_ok=True)
-        if any(given.iterdir()):
-            raise click.UsageError(f"{given} is not empty; name another folder, or leave --dir out")
-        yield given
-        return
-    made = Path(tempfile.mkdtemp(prefix="raftsched-"))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-@click.group(cls=ExampleGroup, examples=("raftsched chaos run kill-leader --seconds 60",))
-def chaos() -> None:
-    """Prove a cluster under faults.
-
-    Starts real nodes behind links that it can cut, and mistreats them by a plan that a seed
-    decides, while clients write, jobs fire and workers misbehave. Everything that was seen is
-    written down and judged when it is over: nothing lost, nothing doubled, no old token taken.
-    """
-
-
-@chaos.command(cls=ExampleCommand, examples=("raftsched chaos run kill-leader --seconds 60",))
-@click.argument("scenario", type=click.Choice((*SCENARIOS, HOSTILE)), default="mixed")
-@click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
-@click.option("--seconds", type=click.FloatRange(10, 86_400), default=120, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides the faults.")
-@click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
-              help="Keep history, logs and the nodes' data here; empty or new.")  # fmt: skip
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
-              help="Also write a page with a timeline to this file.")  # fmt: skip
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
-              show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
-@click.option("--late-ms", type=click.FloatRange(1), default=1_000, show_default=True,
-              help="So late may a first attempt begin at most, where no fault and no busy machine "
-              "explains it.")  # fmt: skip
-@click.option("--calm-ms", type=click.FloatRange(1), default=50, show_default=True,
-              help="So late may 99 of 100 begin where neither was near.")  # fmt: skip
-@click.option("--recover", "recover_s", type=click.FloatRange(0.1), default=10, show_default=True,
-              help="Seconds after a fault in which it may be later.")  # fmt: skip
-@click.option("--herd", type=click.IntRange(1_000, 1_000_000), default=100_000, show_default=True,
-              help="Jobs due at one instant in herd-failover.")  # fmt: skip
-@click.option("--links", type=click.Choice(["proxies", "namespaces"]), default="proxies",
-              show_default=True, help="How links are cut: by small proxies, or by the kernel with "
-              "each node in a network namespace of its own (Linux).")  # fmt: skip
-@click.option("--with", "older", type=click.Path(path_type=Path, exists=True, file_okay=False),
-              metavar="PATH", help="upgrade: the older build, a checkout or a virtual environment. "
-              "Default: the newest release before this commit, from git.")  # fmt: skip
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="ATTACK",
-    help="hostile: play this attack, and no other one that is not named. Repeatable.",
-)
-@click.option("--list", "list_them", is_flag=True, help="hostile: name all attacks, and stop.")
-@click.option("--kills/--no-kills", default=True, show_default=True,
-              help="hostile: kill the leader now and then as well.")  # fmt: skip
-@click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
-def run(
-    scenario: str,
-    nodes: str,
-    seconds: float,
-    seed: int,
-    folder: Path | None,
-    report: Path | None,
-    output: str,
-    late_ms: float,
-    calm_ms: float,
-    recover_s: float,
-    herd: int,
-    links: str,
-    older: Path | None,
-    only: tuple[str, ...],
-    list_them: bool,
-    kills: bool,
-    break_rule: str | None,
-) -> None:
-    """Mistreat a cluster for a while and judge what was seen.
-
-    The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
-    callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
-    an older build to this one and back, one after the other; in 30 s or more up again, too.
-    """
-    import asyncio
-
-    if scenario == HOSTILE:
-        limits = given_limits(max_ms=late_ms, p99_ms=calm_ms)
-        play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
-        return
-
-    from ..cluster.local.process import ProcessFailed
-    from .real import report as reports
-    from .real.cables import enter
-    from .real.run import RunOptions
-    from .real.run import run as run_once
-
-    if links == "namespaces":
-        # Before there are threads or connections: the program begins again in there.
-        try:
-            enter()
-        except ProcessFailed as error:
-            click.echo(f"raftsched chaos: {error}", err=True)
-            sys.exit(1)
-    asked = RunOptions(
-        scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
-        broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
-        recover_s=recover_s, herd=herd, cables=links == "namespaces", older=older,
-    )  # fmt: skip
-    with data_folder(folder) as place:
-        try:
-            told = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
-        except ProcessFailed as error:
-            click.echo(f"raftsched chaos: {error}", err=True)
-            sys.exit(1)
-    if report is not None:
-        reports.write(report, asked, told)
-        click.echo(f"wrote {report}", err=True)
-    figures = {
-        "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
-    }  # fmt: skip
-    show_told(figures, told, output)
-
-
-def show_told(figures: dict[str, object], told: ScenarioResult, output: str) -> None:
-    for violation in told.violations[:20]:
-        click.echo(str(violation), err=True)
-    if output == "json":
-        click.echo(json.dumps(figures | told.figures))
-    else:
-        for key, value in (figures | told.figures).items():
-            click.echo(f"{key:>18}  {value}")
-    sys.exit(1 if told.violations else 0)
-
-
-def given_limits(**limits: float) -> dict[str, float]:
-    """Those that were said; for the others the scenario has its own."""
-    context = click.get_current_context()
-    return {
-        name: limit for name, limit in limits.items()
-        if context.get_parameter_source(WRITTEN[name]) is not ParameterSource.DEFAULT
-    }  # fmt: skip
-
-
-def play_hostile(
-    seconds: float, seed: int, folder: Path | None, output: str, only: tuple[str, ...],
-    list_them: bool, kills: bool, limits: dict[str, float],
-) -> None:  # fmt: skip
-    """`chaos run hostile`."""
-    import asyncio
-
-    from ..cluster.local.process import ProcessFailed
-    from .real.hostile import run as hostile
-    from .real.hostile.judge import HostileLimits
-    from .real.hostile.table import ATTACKS
-
-    if list_them:
-        for attack in ATTACKS.values():
-            click.echo(f"{attack.name:<32} {attack.number:<9} {attack.words}")
-        return
-    unknown = [name for name in only if name not in ATTACKS]
-    if unknown:
-        raise click.UsageError(
-            f"there is no attack '{unknown[0]}'; `chaos run hostile --list` names all of them"
-        )
-    asked = hostile.HostileOptions(seconds=seconds, seed=seed, only=only, kills=kills,
-                            limits=HostileLimits(**limits))  # fmt: skip
-    with data_folder(folder) as place:
-        try:
-            found = asyncio.run(hostile.run(place, asked, lambda word: click.echo(word, err=True)))
-        except ProcessFailed as error:
-            click.echo(f"raftsched chaos: {error}", err=True)
-            sys.exit(1)
-    figures = {"verdict": found.pop("verdict"), "scenario": HOSTILE, "seconds": seconds,
-               "seed": seed} | found  # fmt: skip
-    if output == "json":
-        click.echo(json.dumps(figures))
-    else:
-        show_hostile(figures)
-    sys.exit(0 if figures["verdict"] == "ok" else 1)
-
-
-def show_hostile(figures: dict[str, Any]) -> None:
-    for attack in figures.pop("attacks"):
-        click.echo(f"{attack['verdict']:>7}  {attack['name']:<32} {attack['calls']:>7} calls, "
-                   f"{attack['leader_changes']} elections, late {attack['lateness_ms']['max']} ms, "
-                   f"+{attack['rss_mb_growth']} MiB")  # fmt: skip
-        for words in attack.get("wrong", ()):
-            click.echo(f"{'':>9}{words}")
-    for key, value in figures.items():
-        click.echo(f"{key:>24}  {value}")
-
-
-@chaos.command("sum", cls=ExampleCommand, examples=("raftsched chaos sum one.json two.json",))
-@click.argument("files", nargs=-1, required=True,
-                type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
-              show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
-def sum_up(files: tuple[Path, ...], output: str) -> None:
-    """Add up what several runs found, each a file with the output of `run -o json`.
-
-    The exit code is 0 only when every promise was kept in all of them.
-    """
-    from .real.total import total
-
-    runs = []
-    for file in files:
-        lines = file.read_text().splitlines()
-        try:
-            runs.append(json.loads(lines[-1]))
-        except (IndexError, ValueError):
-            raise click.UsageError(
-                f"{file} does not end with an object of `chaos run -o json`; leave it out, or run "
-                "it again"
-            ) from None
-    found = total(runs)
-    if output == "json":
-        click.echo(json.dumps(found))
-    else:
-        for key, value in found.items():
-            click.echo(f"{key:>20}  {value}")
-    sys.exit(0 if found["verdict"] == "ok" else 1)

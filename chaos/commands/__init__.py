@@ -1,0 +1,1 @@
+"""The commands `raftsched bench` and `raftsched chaos`."""
