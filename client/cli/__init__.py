@@ -13,11 +13,7 @@ import click
 from .lazy import CommandEntry, Root
 
 EPILOG = "Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."
-EXAMPLES = (
-    "raftsched job next '30 2 * * *' --zone Europe/Berlin",
-    "raftsched job create report --cron '0 9 * * mon-fri' --handler build-report",
-    "raftsched job list -o json",
-)
+EXAMPLES = ("raftsched job create report --cron '0 9 * * *' --handler build-report",)
 
 # What is typed: where it is, and its line on the root's help page. What is not installed is not
 # shown. The last four belong to packages that this one must not import, hence words, not names.
