@@ -58,9 +58,17 @@ GONE_FROM_SERVER = {
 GONE: dict[str, dict[str, str]] = {
     "cluster/raft": {
         "Word": "NodeNotice",
+        "founding": "bootstrap",
         "heir": "transfer_target",
         "patience": "backoff, hello_timeout",
         "said": "sent, named",
+        "settled": "ended, synced",
+        "tell": "send, notify",
+        "telling": "sending",
+        "tells": "sends, says",
+        "told": "notified, sent",
+        "unheard": "silence_s",
+        "void": "it does not count",
         "void_from": "truncate",
         "walled": "adapter",
     },

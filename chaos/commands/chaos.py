@@ -123,28 +123,28 @@ def run(
     )  # fmt: skip
     with data_folder(folder) as place:
         try:
-            told = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
+            result = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
         except ProcessFailed as error:
             click.echo(f"raftsched chaos: {error}", err=True)
             sys.exit(1)
     if report is not None:
-        reports.write(report, asked, told)
+        reports.write(report, asked, result)
         click.echo(f"wrote {report}", err=True)
     figures = {
         "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
     }  # fmt: skip
-    show_told(figures, told, output)
+    show_result(figures, result, output)
 
 
-def show_told(figures: dict[str, object], told: ScenarioResult, output: str) -> None:
-    for violation in told.violations[:20]:
+def show_result(figures: dict[str, object], result: ScenarioResult, output: str) -> None:
+    for violation in result.violations[:20]:
         click.echo(str(violation), err=True)
     if output == "json":
-        click.echo(json.dumps(figures | told.figures))
+        click.echo(json.dumps(figures | result.figures))
     else:
-        for key, value in (figures | told.figures).items():
+        for key, value in (figures | result.figures).items():
             click.echo(f"{key:>18}  {value}")
-    sys.exit(1 if told.violations else 0)
+    sys.exit(1 if result.violations else 0)
 
 
 def given_limits(**limits: float) -> dict[str, float]:

@@ -31,37 +31,37 @@ svg { width: 100%; height: auto } summary { cursor: pointer }
 </style>"""
 
 
-def write(path: Path, asked: RunOptions, told: ScenarioResult) -> None:
-    path.write_text(page(f"raftsched chaos: {asked.scenario}", body(asked, told)))
+def write(path: Path, asked: RunOptions, result: ScenarioResult) -> None:
+    path.write_text(page(f"raftsched chaos: {asked.scenario}", body(asked, result)))
 
 
-def body(asked: RunOptions, told: ScenarioResult) -> str:
-    faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
+def body(asked: RunOptions, result: ScenarioResult) -> str:
+    faults = [fault for fault in result.seen.faults if fault.what != "leader-kill"]
     return (
         STYLE
-        + banner(asked, told)
-        + cards(told.figures)
-        + violations(told.violations)
+        + banner(asked, result)
+        + cards(result.figures)
+        + violations(result.violations)
         + "<h2>What happened</h2>"
-        + picture(told.seen)
+        + picture(result.seen)
         + "<p>A bar is a fault, from its beginning until everything was back; point at it to see "
         "what it was. Red slots of the probe: 100 ms in which no write was answered. Grey: the "
         "machine kept processes of the run waiting for a processor or the disk. A dot is a "
         "run without a limit: when its first attempt began, and how long after it was due. A stem "
         "is the death of a leader: how long until a write was acknowledged again.</p>"
         + "<h2>From the death of a leader to the next acknowledged write</h2>"
-        + bars(histogram(failovers(told.seen)))
+        + bars(histogram(failovers(result.seen)))
         + "<h2>What was promised</h2>"
-        + promises(told.violations)
-        + f"<details><summary>All {len(faults)} faults</summary>{deeds(told)}</details>"
+        + promises(result.violations)
+        + f"<details><summary>All {len(faults)} faults</summary>{deeds(result)}</details>"
         + "<details><summary>All figures</summary>"
-        + table(flat(told.figures))
+        + table(flat(result.figures))
         + "</details>"
     )
 
 
-def banner(asked: RunOptions, told: ScenarioResult) -> str:
-    good = told.figures["verdict"] == "ok"
+def banner(asked: RunOptions, result: ScenarioResult) -> str:
+    good = result.figures["verdict"] == "ok"
     word = "✔ Every promise was kept" if good else "✘ A promise was broken"
     rule = f", with the rule “{asked.broken_rule}” switched off" if asked.broken_rule else ""
     return (
@@ -114,9 +114,9 @@ def promises(found: Sequence[Violation]) -> str:
     return f'<table class="plain">{"".join(rows)}</table>'
 
 
-def deeds(told: ScenarioResult) -> str:
-    faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
-    first = min((probe.at for probe in told.seen.probes), default=0.0)
+def deeds(result: ScenarioResult) -> str:
+    faults = [fault for fault in result.seen.faults if fault.what != "leader-kill"]
+    first = min((probe.at for probe in result.seen.probes), default=0.0)
     rows = "".join(
         f"<tr><td>{fault.began - first:.1f} s</td><td>{html.escape(fault.what)}</td>"
         f"<td>{html.escape(fault.target)}</td><td>{fault.ended - fault.began:.1f} s</td>"

@@ -55,7 +55,7 @@ class GroupNode:
     def linked(self, peer: str) -> None:
         """Nobody tells anything in here."""
 
-    def told(self, peer: str, text: bytes) -> None:
+    def on_notice(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""
 
     def turn(self, now: float) -> list[tuple[str, Message]]:
@@ -64,7 +64,7 @@ class GroupNode:
         core.step(now)
         while (batch := core.journal.take()) is not None:
             batch.run()
-            core.journal.settled(batch)
+            core.journal.end_round(batch)
             core.step(now)
         while core.jobs:
             job = core.jobs.popleft()

@@ -76,7 +76,7 @@ class A4RewritesInPlace(Journal):
         batch = self.take()
         if batch is not None:
             batch.run()
-            self.settled(batch)
+            self.end_round(batch)
         for entry in kept:
             self.append(entry)
         self.synced_index = synced

@@ -263,7 +263,7 @@ class SimNode:
                 self.stop(Fatal(f"the disk failed: {errno.errorcode.get(error.errno or 0)}"))
             return
         self.batch = None
-        core.journal.settled(batch)
+        core.journal.end_round(batch)
         if core.node.journal_full:
             core.disk_full(False, self.clock())
         self.poke()
@@ -330,5 +330,5 @@ class SimNode:
     def linked(self, peer: str) -> None:
         """Nobody tells anything in here."""
 
-    def told(self, peer: str, text: bytes) -> None:
+    def on_notice(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""

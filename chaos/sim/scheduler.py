@@ -185,7 +185,7 @@ class SchedulerNode(SimNode):
         self.later(SYNC if self.steady.sure else SYNC / 10, self.tick)
 
     def introduce(self, core: Raft) -> None:
-        core.tell(self.known.message("", "sim", serving=True))
+        core.notify(self.known.message("", "sim", serving=True))
 
     def look(self, core: Raft) -> None:
         skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
@@ -274,7 +274,7 @@ class SchedulerNode(SimNode):
         if self.core is not None:
             self.introduce(self.core)
 
-    def told(self, peer: str, text: bytes) -> None:
+    def on_notice(self, peer: str, text: bytes) -> None:
         self.known.received(peer, text)
         if self.core is not None and not self.steady.sure:
             self.look(self.core)

@@ -152,10 +152,10 @@ class StatusView:
             set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
 
     def _problems(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
-        founding = self.node.driver.founding()
-        if founding:
+        waits = self.node.driver.bootstrap_waits()
+        if waits:
             # There are no voters yet, so nothing else can be said.
-            yield founding
+            yield waits
             return
         if not shown.leader:
             yield "No leader is known; is a majority of the nodes up, and do they reach each other?"

@@ -122,7 +122,7 @@ class Node:
         self._alerts = AlertWatch(leader, driver, directory, self._elections, ahead_ms)
         self._gossip = Gossip(
             spec.version, directory, self.consensus, self.sessions, self._zones, self.bootstrap,
-            self.steps, driver.tell,
+            self.steps, driver.notify,
         )  # fmt: skip
         self.restores = Restores(spec, leader, self.replica, driver, directory, self.introduce)
         if spec.virtual is not None:
@@ -350,7 +350,7 @@ class Node:
         # of everything else, it has by the time it could be elected.
         self.introduce()
 
-    def told(self, peer: str, text: bytes) -> None:
+    def on_notice(self, peer: str, text: bytes) -> None:
         self._gossip.received(peer, text, self.clock.now_ms())
         self._whereabouts.changed()
         if not self.clock.sure:

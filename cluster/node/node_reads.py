@@ -169,7 +169,7 @@ class NodeReads:
     def too_late(self, seconds: float) -> Refused:
         """Why a read was not answered within its time: a majority that was heard just now is there,
         so the time was too short."""
-        heard = self._driver.unheard() < MAJORITY_CONTACT_TIMEOUT
+        heard = self._driver.silence_s() < MAJORITY_CONTACT_TIMEOUT
         if self._whereabouts.leader_name and heard:
             return refusals.deadline_passed(self._name, seconds)
         return self.nobody_leads()

@@ -255,8 +255,8 @@ class Life:
     def checks(self) -> Mapping[str, str]:
         """What must hold before somebody sends calls here, and why it does not."""
         node, status = self.node, self.node.status()
-        behind, age = status.commit - status.applied, node.driver.unheard()
-        alone = node.driver.founding() or "no leader is known; is a majority reachable?"
+        behind, age = status.commit - status.applied, node.driver.silence_s()
+        alone = node.driver.bootstrap_waits() or "no leader is known; is a majority reachable?"
         no_leader = "" if node.leader_name else alone
         late = behind > BEHIND_ENTRIES or age > BEHIND_SECONDS
         return {

@@ -90,13 +90,13 @@ class Watch:
 
     def _tell_why_alone(self) -> None:
         """Once, and of a node that waits for its cluster to begin whenever the reasons change."""
-        founding = self.node.driver.founding()
-        if not founding:
+        waits = self.node.driver.bootstrap_waits()
+        if not waits:
             logs.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
             self._without_since = 0.0
-        elif founding != self._founding:
-            logs.warning(founding)
-            self._founding = founding
+        elif waits != self._founding:
+            logs.warning(waits)
+            self._founding = waits
 
     def _look_at_links(self) -> None:
         connected = self.node.consensus.connected

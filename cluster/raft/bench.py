@@ -1,6 +1,6 @@
 """How fast agreement is: three nodes as processes on loopback, every commit on disk.
 
-The parent starts the nodes, tells them through their standard input what to do and reads their
+The parent starts the nodes, sends them through their standard input what to do and reads their
 answers, one JSON object a line. Writers run inside the leader's process, as the leader's loop
 of the product does; so what is measured is consensus, journal and links, and nothing else.
 """
@@ -40,7 +40,7 @@ The exit status is 0 if everything ran, whatever the figures.
 NAMES = ("n1", "n2", "n3")
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201  # As above.
 
 
@@ -159,7 +159,7 @@ class ConsensusBench:
             old.start()
             await self.event(20, event="up")
             if number % 20 == 19:
-                tell(f"{number + 1} kills, the last took {took[-1]:.1f} ms")
+                report(f"{number + 1} kills, the last took {took[-1]:.1f} ms")
         await self.close()
         return {
             "failover_kills": kills,
@@ -214,11 +214,11 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
                 result |= await parts[part](bench)
             except TimeoutError:
                 for process in bench.processes.values():
-                    tell(f"{process.process.name}: {process.process.tail()}")
+                    report(f"{process.process.name}: {process.process.tail()}")
                 raise
             finally:
                 await bench.close()
-        tell(f"{part}: {json.dumps(result)}")
+        report(f"{part}: {json.dumps(result)}")
     return result
 
 
@@ -243,7 +243,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         result = asyncio.run(measure(options))
     except (OSError, TimeoutError, CallRefused) as error:
-        tell(f"the benchmark did not run: {type(error).__name__}: {error}")
+        report(f"the benchmark did not run: {type(error).__name__}: {error}")
         return 1
     if options.json:
         say(result)

@@ -26,7 +26,7 @@ BLOB_FILES = 32
 
 
 class BenchMachine:
-    """Counts entries. Its snapshot is as large as it is told to be."""
+    """Counts entries. Its snapshot is as large as is asked for."""
 
     def __init__(self, disk: RealDisk) -> None:
         self.disk = disk
@@ -58,7 +58,7 @@ class BenchMachine:
         self.disk.sync(path)
 
     def check(self, folder: str) -> None:
-        """The digests of its files tell all in here."""
+        """The digests of its files say all in here."""
 
     def restore(self, folder: str) -> None:
         self.index = int.from_bytes(self.disk.read(f"{folder}/index", 0, 8), "big")
@@ -97,13 +97,13 @@ class BenchNode:
         say({"node": self.name, "event": "removed"})
 
     def linked(self, peer: str) -> None:
-        """Nobody tells anything in here."""
+        """Nobody sends a notice in here."""
 
-    def told(self, peer: str, text: bytes) -> None:
-        """Nobody tells anything in here."""
+    def on_notice(self, peer: str, text: bytes) -> None:
+        """Nobody sends a notice in here."""
 
     async def probe(self, term: int) -> None:
-        """Commit something at once, and tell when it was applied."""
+        """Commit something at once, and report when it was applied."""
         index = await self.driver.propose(b"probe", 5.0)
         at = time.monotonic()
         say({"node": self.name, "event": "gained", "term": term, "at": at, "index": index})
@@ -158,7 +158,7 @@ class BenchNode:
         }
 
     async def do_steady(self, rate: float) -> dict[str, Any]:
-        """Write 1 KiB at a rate in the background, until told to stop with rate 0."""
+        """Write 1 KiB at a rate in the background, until rate 0 stops it."""
         if self.steady is not None:
             self.steady.cancel()
             self.steady = None

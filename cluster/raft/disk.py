@@ -140,12 +140,12 @@ class RealDisk:
         self._lock_fd, self._lock_path = fd, path
 
     def holds_its_lock(self) -> bool:
-        """Tell whether the folder is still the one that was locked: it is neither removed, nor has
-        another taken its place."""
+        """Return whether the folder is still the one that was locked: it is not removed, and no
+        other one has taken its place."""
         return self._lock_fd < 0 or self._is_there(self._lock_path, os.fstat(self._lock_fd))
 
     def holds(self, path: str) -> bool:
-        """Tell whether a name still leads to the file that is open; true if none is."""
+        """Return whether a name still leads to the file that is open; true if none is."""
         with self._mutex:
             fd = self._open.get(path, -1)
             opened = os.fstat(fd) if fd >= 0 else None
@@ -155,7 +155,7 @@ class RealDisk:
         try:
             return os.path.samestat(os.stat(self.root / path), opened)
         except OSError as error:
-            # Where it cannot be looked, nothing is known: the next write tells.
+            # Where it cannot be looked, nothing is known: the next write shows it.
             return error.errno not in GONE
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 Three threads: the loop, which decides everything; `sync`, which writes and syncs the journal;
 `bulk`, which makes and installs snapshots. Both helpers get work that touches nothing the loop
-changes. If any of the three raises, the node ends: `ended` tells why.
+changes. If any of the three raises, the node ends: `ended` has the reason.
 """
 
 from __future__ import annotations
@@ -171,9 +171,9 @@ class Driver:
         self.core.read(reply)
         self.wake()
 
-    def tell(self, text: bytes) -> None:
-        """Tell all connected members something that is not for the log; it may be lost."""
-        self.core.tell(text)
+    def notify(self, text: bytes) -> None:
+        """Send all connected members something that is not for the log; it may be lost."""
+        self.core.notify(text)
         self.wake()
 
     async def in_bulk(
@@ -186,7 +186,7 @@ class Driver:
     def status(self) -> Status:
         return self.core.status()
 
-    def founding(self) -> str:
+    def bootstrap_waits(self) -> str:
         """What a node without a cluster waits for, in a sentence; empty once it has one."""
         core = self.core
         if core.members.formed:
@@ -202,8 +202,8 @@ class Driver:
             f"{core.me} waits for them: {waits or 'they agree at this moment'}."
         )
 
-    def unheard(self) -> float:
-        return self.core.unheard(self.clock())
+    def silence_s(self) -> float:
+        return self.core.silence_s(self.clock())
 
     def staleness(self) -> float:
         """Return how old the applied state is at most, in seconds."""

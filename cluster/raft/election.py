@@ -45,7 +45,7 @@ class Election:
         self.meet_until = 0.0
 
     def has_met(self, now: float) -> bool:
-        """Tell whether all other voters could say what they know of this disk: it may have voted
+        """Return whether all other voters could say what they know of this disk: it may have voted
         in this term, or have acknowledged what it does not hold any more."""
         return now >= self.meet_until or self.met.issuperset(self.members.other_voters())
 
@@ -85,7 +85,7 @@ class Election:
     # Who leads.
 
     def leader_lives(self, now: float) -> bool:
-        """Tell whether this node has reason to believe in the present leader."""
+        """Return whether this node has reason to believe in the present leader."""
         if self.node.leads:
             return True
         return (

@@ -47,6 +47,6 @@ def force_new_cluster(
     require(batch is not None, "the journal has nothing to write")
     if batch is not None:
         batch.run()
-        journal.settled(batch)
+        journal.end_round(batch)
     snapshots.publish(manifest)()
     return manifest

@@ -79,7 +79,7 @@ class Join:
                     self.outbox.send(peer, self.introduction(peer))
 
     def greet(self, peer: str) -> None:
-        """Tell a member at a new link what is known of its disk, and of what is committed."""
+        """Send a member at a new link what is known of its disk, and of what is committed."""
         if self.members.formed and peer in self.members.config.members:
             self.outbox.send_first(peer, self.introduction(peer))
 

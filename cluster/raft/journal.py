@@ -4,7 +4,7 @@ The journal only ever appends. An entry at an index that exists takes the place 
 behind it, so that a crash while a conflicting tail is replaced leaves the old tail whole.
 
 Appending changes memory; nothing touches the disk until `take` hands out a Batch, which a helper
-thread runs: all writes of the round, then one sync. `settled` then moves `synced`. What must not
+thread runs: all writes of the round, then one sync. `end_round` then moves `synced`. What must not
 be sent before it is durable waits for the `end` that was reached when it was decided.
 
 One batch is under way at a time. Its first record is a seal: it says that everything before it
@@ -176,7 +176,7 @@ class Journal:
     # What changes it.
 
     def append(self, entry: Entry) -> None:
-        """Put an entry at its place; what is at or behind that place is void."""
+        """Put an entry at its place; what is at or behind that place does not count."""
         index, term, kind, data = entry
         require(
             self.base_index < index <= self.last_index + 1,
@@ -215,7 +215,7 @@ class Journal:
         self.spoken_for, self.spoken_index = self.end, self.last_index
 
     def reset(self, index: int, term: int, configs: list[tuple[int, str]]) -> None:
-        """Begin anew behind a snapshot: every entry on this disk is void."""
+        """Begin anew behind a snapshot: no entry on this disk counts."""
         beyond = index > self.last_index
         self._index.clear()
         self._cache.restart(index + 1)
@@ -303,7 +303,7 @@ class Journal:
         self._ops, self._removals, self._in_flight = [], [], True
         return Batch(ops, self.end, self._number)
 
-    def settled(self, batch: Batch) -> None:
+    def end_round(self, batch: Batch) -> None:
         """A batch ran to its end: what it held is durable."""
         self._in_flight = False
         self.synced, self._durable = batch.end, batch.newest
@@ -389,7 +389,7 @@ class Journal:
         self.last_index, self.last_term = index, term
 
     def _truncate(self, index: int) -> None:
-        """Forget the tail from `index` on; its bytes stay, void by what is written after."""
+        """Forget the tail from `index` on; its bytes stay, but what is written after counts."""
         self._index.truncate(index)
         self.configs = [c for c in self.configs if c[0] < index]
         while self._unsynced and self._unsynced[-1][1] >= index:
@@ -409,7 +409,7 @@ class Journal:
         batch = self.take()
         if batch is not None:
             batch.run()
-            self.settled(batch)
+            self.end_round(batch)
         self.synced_index = self.last_index
         self._cache.first = self.last_index + 1
         self._durable = self._number

@@ -97,7 +97,7 @@ class Recovered:
     def _rebase(self, record: DiskRecord) -> None:
         """Begin at a record that has nothing before it any more.
 
-        A header tells where the log ended when its segment began. If that end was replaced later
+        A header says where the log ended when its segment began. If that end was replaced later
         and the segments before have been cut, the first entries in force are further down.
         """
         if record.index > self.base_index + 1:

@@ -252,10 +252,10 @@ class Link(asyncio.Protocol):
     def close(self, why: str) -> None:
         """End the connection at once; what is queued is lost."""
         if self.transport is not None:
-            # It takes no place any more, though the loop tells of its end only in its next turn.
+            # It takes no place any more, though the loop reports its end only in its next round.
             self.links.leave(self)
             if why:
-                # Both ends dial when a node starts, and one of the two goes: nothing to tell.
+                # Both ends dial when a node starts, and one of the two goes: no reason to log it.
                 level = logging.DEBUG if why in CROSSED else logging.WARNING
                 who = self.peer or self.claimed or "a stranger"
                 logger.log(level, "connection with %s at %s closed: %s", who, self.address, why)

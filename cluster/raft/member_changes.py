@@ -130,7 +130,7 @@ class MemberChanges:
         return not progress.probing and not behind_noop and left <= self.node.settings.apply_step
 
     def could_commit(self, config: Configuration, newest: str, now: float) -> bool:
-        """Tell whether a configuration has its majority here and now, the new voter included.
+        """Return whether a configuration has its majority here and now, the new voter included.
 
         A node that died since it caught up would only raise the number of votes that are needed.
         """

@@ -48,12 +48,12 @@ class Members:
 
     @property
     def formed(self) -> bool:
-        """Tell whether this node belongs, or belonged, to a cluster."""
+        """Return whether this node belongs, or belonged, to a cluster."""
         return bool(self.journal.configs)
 
     @property
     def belongs(self) -> bool:
-        """Tell whether this disk, not just this node, is a member as far as it knows."""
+        """Return whether this disk, not just this node, is a member as far as it knows."""
         member = self.config.members.get(self.node.me)
         return self.formed and member is not None and member.incarnation == self.incarnation
 
@@ -63,7 +63,7 @@ class Members:
 
     @property
     def is_leaving(self) -> bool:
-        """Tell whether this node's removal is in its log and not known as committed.
+        """Return whether this node's removal is in its log and not known as committed.
 
         It must still be able to lead: the others may need its vote, and its log is the newest.
         """

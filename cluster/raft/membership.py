@@ -24,7 +24,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?|\[[0-9A-Fa
 
 
 def is_address(text: object) -> bool:
-    """Tell whether this is host:port as every node can dial it."""
+    """Return whether this is host:port as every node can dial it."""
     if not isinstance(text, str):
         return False
     host, _, port = text.rpartition(":")
@@ -52,7 +52,7 @@ class Member:
 class Configuration:
     """The members from one index of the log on.
 
-    `origin` tells histories apart: a cluster that goes on from a backup, or without its majority,
+    `origin` keeps histories apart: a cluster that goes on from a backup, or without its majority,
     has another one than the cluster it was. It is empty in one that was founded by all its nodes.
     """
 
@@ -100,7 +100,7 @@ class Configuration:
         return member is not None and member.voter and member.incarnation == incarnation
 
     def majority(self, of: set[str]) -> bool:
-        """Tell whether these nodes include a majority of the voters."""
+        """Return whether these nodes include a majority of the voters."""
         voters = self.voters
         return 2 * sum(v in of for v in voters) > len(voters)
 

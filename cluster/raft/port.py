@@ -41,7 +41,7 @@ class Disk(Protocol):
         """Return the names in the folder, sorted; none if there is no such folder."""
 
     def is_one(self, path: str, other: str) -> bool:
-        """Tell whether both names are there and lead to one file."""
+        """Return whether both names are there and lead to one file."""
 
     def make_folder(self, path: str) -> None:
         """Create a folder, durably: what is synced in it later must be found."""
@@ -90,8 +90,8 @@ class LeadershipWatcher(Protocol):
     def linked(self, peer: str) -> None:
         """There is a connection to a peer, a new one."""
 
-    def told(self, peer: str, text: bytes) -> None:
-        """A member's server sent this of itself; see `Driver.tell`."""
+    def on_notice(self, peer: str, text: bytes) -> None:
+        """A member's server sent this of itself; see `Driver.notify`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -277,7 +277,7 @@ class Raft:
             case Introduce():
                 self.join.on_introduce(peer, incarnation, message, now)
             case NodeNotice():
-                self.watcher.told(peer, message.text)
+                self.watcher.on_notice(peer, message.text)
 
     # The port: changes and reads.
 
@@ -312,11 +312,11 @@ class Raft:
             return now - self.replication.quorum_at
         return now - self.freshness.as_of
 
-    def unheard(self, now: float) -> float:
+    def silence_s(self, now: float) -> float:
         """How long ago this node last heard of a majority, in office or on the way there."""
         return now - self.replication.quorum_at if self.node.leads else self.staleness(now)
 
-    def tell(self, text: bytes) -> None:
+    def notify(self, text: bytes) -> None:
         """Send all connected members something that is not for the log; it may be lost."""
         for peer in sorted(self.members.connected & self.members.config.members.keys()):
             self.outbox.send_first(peer, NodeNotice(self.node.term, text), 64 + len(text))

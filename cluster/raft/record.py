@@ -47,7 +47,7 @@ class Header:
 
     number: int
     journal_id: str
-    reset: bool  # Everything before this segment is void: a snapshot took its place.
+    reset: bool  # Everything before this segment does not count: a snapshot took its place.
     chain: int  # The CRC of the last record before this segment.
     last_index: int
     last_term: int
@@ -130,7 +130,7 @@ def seal_payload(journal_id: str, number: int, offset: int) -> bytes:
 
 
 def promised_beyond(data: bytes, journal_id: str, number: int, offset: int) -> bool:
-    """Tell whether a seal after `offset` vouches for bytes at or beyond it."""
+    """Return whether a seal after `offset` vouches for bytes at or beyond it."""
     magic = bytes.fromhex(journal_id)
     at = data.find(magic, offset)
     while at >= 0:

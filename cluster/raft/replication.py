@@ -89,7 +89,7 @@ class Replication:
             self.witness.holds(peer, progress.disk, min(progress.match, self.node.commit))
 
     def has_quorum(self, now: float) -> bool:
-        """Tell whether a majority answered within two election timeouts, and there is room."""
+        """Return whether a majority answered within two election timeouts, and there is room."""
         since = now - 2 * self.settings.silence_min
         heard = {p for p, progress in self.progress.items() if progress.heard_at > since}
         return not self.node.full and self.members.config.majority(heard | {self.node.me})
@@ -99,7 +99,7 @@ class Replication:
     def disk_of(self, peer: str) -> int:
         """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
 
-        What a leader tells a follower is about the disk it knows; an empty one that has taken
+        What a leader sends a follower is about the disk it knows; an empty one that has taken
         its place must not believe it. A follower answers whoever spoke last: its own
         configuration may be older than the disk it is led from.
         """
@@ -122,7 +122,7 @@ class Replication:
             )
 
     def beat(self, now: float) -> None:
-        """Tell everyone that the leader lives; this waits for no entry to be durable."""
+        """Let everyone know that the leader lives; this waits for no entry to be durable."""
         self.beat_at = now + self.settings.heartbeat
         age = now - self.quorum_at
         for peer, progress in self.progress.items():

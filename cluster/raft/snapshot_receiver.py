@@ -216,4 +216,4 @@ def stand_on_latest(snapshots: Snapshots, journal: Journal, machine: Machine) ->
         batch = journal.take()
         if batch is not None:
             batch.run()
-            journal.settled(batch)
+            journal.end_round(batch)

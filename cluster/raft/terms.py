@@ -1,4 +1,4 @@
-"""The rule of terms: who hears of a higher one follows in it, and what is of a lower one is void.
+"""The rule of terms: who hears of a higher one follows in it, and a lower one does not count.
 
 Messages of which a term decides come here first: what only a leader sends, what answers to what a
 node sent in its own term, and what asks for a vote.

@@ -85,7 +85,7 @@ class JournalThread:
             loop = asyncio.get_running_loop()
             self._began_at = self.clock()
             ran = self.thread.submit(batch.run)
-            # An asyncio future would tell of it one turn of the loop later.
+            # An asyncio future would report it one round of the loop later.
             ran.add_done_callback(lambda done: self._from_thread(loop, done))
 
     def _run_again(self) -> None:
@@ -117,7 +117,7 @@ class JournalThread:
             if took > SLOW_SYNC:
                 logger.info("a sync of the journal took %d ms", 1000 * took)
             self.synced(took)
-            core.journal.settled(batch)
+            core.journal.end_round(batch)
             if core.journal_full:
                 core.disk_full(False, self.clock())
             self.turns.turn_unless_due()

@@ -244,8 +244,8 @@ class PeerLinks:
                 await loop.create_connection(lambda: session, host, port, **extra)
             except BaseException as error:
                 # Its time may be over in the turn in which it began, and the link in use by then:
-                # the loop closes it, and uvloop does not tell the link, which could not be written
-                # to.
+                # the loop closes it, and uvloop does not notify the link, which could not be
+                # written to.
                 self.forget(session)
                 if not left or not isinstance(error, OSError):
                     raise

@@ -1,7 +1,7 @@
 """What a node knows of the others' disks, so that an older copy of a folder is found out.
 
 A disk never goes back: its term grows, and what it holds of committed entries stays. So whoever
-heard of them is a witness, for as long as its process lives. It tells at each new link what it
+heard of them is a witness, for as long as its process lives. It sends at each new link what it
 knows of the disk at the other end, and a node that holds less, or is in an earlier term, knows
 that its folder is an older copy: it may have forgotten a vote or what it acknowledged.
 """

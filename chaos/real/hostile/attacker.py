@@ -21,17 +21,17 @@ from .field import AttackNotPlayed, HostileCaller
 NICE = 19
 
 
-async def play(told: AttackBrief) -> AttackFindings:
+async def play(brief: AttackBrief) -> AttackFindings:
     """Play it to its end, or until it is broken off."""
-    field = HostileCaller(told)
-    attack = table.ATTACKS[told.name]
-    assert attack.call is not None, f"{told.name} is nothing that a caller does"
+    field = HostileCaller(brief)
+    attack = table.ATTACKS[brief.name]
+    assert attack.call is not None, f"{brief.name} is nothing that a caller does"
     await field.start()
     try:
-        async with asyncio.timeout(told.limit):
+        async with asyncio.timeout(brief.limit):
             await attack.call(field)
     except TimeoutError:
-        field.wrong(f"the attack was broken off after {told.limit:.0f} s")
+        field.wrong(f"the attack was broken off after {brief.limit:.0f} s")
     except AttackNotPlayed as error:
         field.wrong(f"it could not be played: {error}")
     finally:
@@ -42,13 +42,13 @@ async def play(told: AttackBrief) -> AttackFindings:
 
 
 def main() -> None:
-    told_path, found_path = map(Path, sys.argv[1:])
+    brief_path, found_path = map(Path, sys.argv[1:])
     os.nice(NICE)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    told = msgspec.json.decode(told_path.read_bytes(), type=AttackBrief)
+    brief = msgspec.json.decode(brief_path.read_bytes(), type=AttackBrief)
     try:
-        found = asyncio.run(play(told))
+        found = asyncio.run(play(brief))
     except Exception as error:
         # The attack itself is wrong, which must not be taken for a cluster that held.
         traceback.print_exc()

@@ -81,10 +81,10 @@ async def silent_streams(field: HostileCaller) -> None:
     connections = []
     for number in range(SILENT // STREAMS_OF_ONE):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address)
             connections.append(connection)
-            token = field.told.tokens["worker"] if number % 2 else ""
+            token = field.brief.tokens["worker"] if number % 2 else ""
             for _ in range(STREAMS_OF_ONE):
                 connection.begin(http2.headers(WORK, token))
                 field.found.calls += 1
@@ -101,12 +101,12 @@ async def half_messages(field: HostileCaller) -> None:
     connections = []
     for number in range(10):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address)
             connections.append(connection)
             for place in range(100):
                 path = WORK if place % 2 else "/raftsched.v1.JobService/ImportJobs"
-                stream = connection.begin(http2.headers(path, field.told.tokens["worker"]))
+                stream = connection.begin(http2.headers(path, field.brief.tokens["worker"]))
                 connection.send(stream, http2.message(b"\x0a\x05", length=(4 << 20) - 10))
                 field.found.calls += 1
             with suppress(OSError):

@@ -114,7 +114,7 @@ Then = Callable[[Stream], Awaitable[object]]
 class HostileCaller:
     """See the head of this file."""
 
-    told: AttackBrief
+    brief: AttackBrief
     found: AttackFindings = field(default_factory=AttackFindings)
     dice: random.Random = field(default_factory=random.Random)
     until: float = 0.0
@@ -128,9 +128,9 @@ class HostileCaller:
     heard: int = 0
 
     async def start(self) -> None:
-        self.dice = random.Random(f"{self.told.seed}/{self.told.name}")
-        self.until = time.monotonic() + self.told.seconds
-        for client, _, _ in self.told.nodes:
+        self.dice = random.Random(f"{self.brief.seed}/{self.brief.name}")
+        self.until = time.monotonic() + self.brief.seconds
+        for client, _, _ in self.brief.nodes:
             relay = Relay(client)
             await relay.start()
             self.relays.append(relay)
@@ -148,14 +148,14 @@ class HostileCaller:
 
     @property
     def namespace(self) -> str:
-        return self.told.namespace
+        return self.brief.namespace
 
     def wrong(self, words: str) -> None:
         if len(self.found.wrong) < 20:
             self.found.wrong.append(words)
 
     def who(self, role: str) -> tuple[tuple[str, str], ...]:
-        token = self.told.tokens.get(role, role)
+        token = self.brief.tokens.get(role, role)
         return (("authorization", f"Bearer {token}"),) if token else ()
 
     def channel(self, node: int) -> Channel:
@@ -206,7 +206,7 @@ class HostileCaller:
     def _follow(self, node: int, leader: str, *, lost: bool) -> None:
         """Go on at the leader that a node named; or at the next one, if it was lost and nobody has
         found another meanwhile."""
-        for place, (client, _, _) in enumerate(self.told.nodes):
+        for place, (client, _, _) in enumerate(self.brief.nodes):
             if client == leader and not (lost and place == node):
                 self.leader = place
                 return
@@ -290,8 +290,8 @@ class HostileCaller:
         """Wait until something is so; it is wrong when it is not in time."""
         began = time.monotonic()
         while not await is_so():
-            if time.monotonic() - began > seconds * self.told.slack:
-                self.wrong(f"{words} after {seconds * self.told.slack:.0f} s")
+            if time.monotonic() - began > seconds * self.brief.slack:
+                self.wrong(f"{words} after {seconds * self.brief.slack:.0f} s")
                 break
             await asyncio.sleep(POLL_S)
         return time.monotonic() - began

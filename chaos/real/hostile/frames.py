@@ -33,7 +33,7 @@ async def connections(field: HostileCaller, count: int, talk: Talk, *, reads: bo
     """So many connections, round the nodes, each opened again when it is broken."""
 
     async def one(number: int) -> None:
-        address = field.told.nodes[number % len(field.told.nodes)][0]
+        address = field.brief.nodes[number % len(field.brief.nodes)][0]
         while field.goes_on:
             with suppress(OSError):
                 connection = await http2.Connection.open(address)
@@ -58,7 +58,7 @@ async def window_frames(field: HostileCaller) -> None:
     )
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        token = field.told.tokens["viewer"] if number % 2 else ""
+        token = field.brief.tokens["viewer"] if number % 2 else ""
         connection.send(connection.begin(http2.headers(WATCH, token)), http2.message(b""))
         while field.goes_on and not connection.reader.at_eof():
             connection.writer.write(floods[number // 2 % len(floods)])
@@ -78,7 +78,7 @@ async def settings_storm(field: HostileCaller) -> None:
     )
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        head = http2.headers(WATCH, field.told.tokens["viewer"])
+        head = http2.headers(WATCH, field.brief.tokens["viewer"])
         for _ in range(500):
             connection.begin(head)
             field.found.calls += 1
@@ -96,7 +96,7 @@ async def tiny_data(field: HostileCaller) -> None:
     body = http2.message(payload(60_000))
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        stream = connection.begin(http2.headers(CREATE, field.told.tokens["editor"]))
+        stream = connection.begin(http2.headers(CREATE, field.brief.tokens["editor"]))
         for at in range(0, len(body), 500):
             if not field.goes_on:
                 return
@@ -123,7 +123,7 @@ async def letter_by_letter(field: HostileCaller) -> None:
     )  # fmt: skip
 
     async def one(number: int) -> None:
-        node = field.told.nodes[number % len(field.told.nodes)]
+        node = field.brief.nodes[number % len(field.brief.nodes)]
         while field.goes_on:
             with suppress(OSError):
                 reader, writer = await foreign(*split(node[0]))
@@ -151,7 +151,7 @@ async def gzip_bombs(field: HostileCaller) -> None:
     )
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        token = field.told.tokens["editor"] if number % 3 else ""
+        token = field.brief.tokens["editor"] if number % 3 else ""
         head = http2.headers(IMPORT, token, [("grpc-encoding", "gzip")])
         while field.goes_on and not connection.reader.at_eof():
             stream, data = connection.begin(head), bombs[number % len(bombs)]
@@ -171,7 +171,7 @@ async def odd_deadlines(field: HostileCaller) -> None:
     odd = ("1n", "99999999H", "0S", "-1S", "1", "9999999999999999999S", "1m", "nS")
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        roles = ("", field.told.tokens["editor"])
+        roles = ("", field.brief.tokens["editor"])
         while field.goes_on and not connection.reader.at_eof():
             for word in odd:
                 more = [("grpc-timeout", word)]
@@ -205,7 +205,7 @@ async def many_messages(field: HostileCaller) -> None:
     async def talk(connection: http2.Connection, number: int) -> None:
         while field.goes_on and not connection.reader.at_eof():
             path = (LIST, CREATE, WATCH)[number % 3]
-            stream = connection.begin(http2.headers(path, field.told.tokens["editor"]))
+            stream = connection.begin(http2.headers(path, field.brief.tokens["editor"]))
             field.found.calls += 1
             for at in range(0, len(many), 15_000):
                 connection.send(stream, many[at : at + 15_000])
@@ -221,7 +221,7 @@ async def known_flood(field: HostileCaller) -> None:
     head = http2.headers(LIST) + b"\x90" * 300
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        first = connection.begin(http2.headers(LIST, field.told.tokens["viewer"]))
+        first = connection.begin(http2.headers(LIST, field.brief.tokens["viewer"]))
         connection.send(first, http2.message(b""), end=True)
         await connection.writer.drain()
         await asyncio.sleep(0.2)
@@ -283,7 +283,7 @@ async def clumsy_quotas(field: HostileCaller) -> None:
     jobs = [field.job(f"q-{number}", cron="* * * * * *") for number in range(3_000)]
     for job in jobs:
         job.spec.timing.end_time.GetCurrentTime()
-        job.spec.timing.end_time.seconds += int(field.told.seconds)
+        job.spec.timing.end_time.seconds += int(field.brief.seconds)
     await field.load(jobs)
     changed = namespace_pb2.UpdateNamespaceRequest()
     namespace, quota = changed.namespace, changed.namespace.quota
@@ -307,7 +307,7 @@ async def reflections(field: HostileCaller) -> None:
     ask = http2.message(b"\x22\x1araftsched.v1.JobService/..") * 200
 
     async def talk(connection: http2.Connection, number: int) -> None:
-        token = field.told.tokens["viewer"] if number % 2 else ""
+        token = field.brief.tokens["viewer"] if number % 2 else ""
         while field.goes_on and not connection.reader.at_eof():
             connection.send(connection.begin(http2.headers(REFLECT, token)), ask[:15_000])
             field.found.calls += 200
@@ -329,7 +329,7 @@ async def pipelined_probes(field: HostileCaller) -> None:
     )
 
     async def one(number: int) -> None:
-        node = field.told.nodes[number % len(field.told.nodes)]
+        node = field.brief.nodes[number % len(field.brief.nodes)]
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):
                 reader, writer = await foreign(*split(node[2]))
@@ -349,7 +349,7 @@ async def pipelined_probes(field: HostileCaller) -> None:
 @attack("-", 6)
 async def frames_that_never_end(field: HostileCaller) -> None:
     """Workers' frames of 3 MiB that come but for the last bytes, on 200 streams."""
-    token, size = field.told.tokens["worker"], 3 << 20
+    token, size = field.brief.tokens["worker"], 3 << 20
 
     async def talk(connection: http2.Connection, number: int) -> None:
         windows: dict[int, int] = {}

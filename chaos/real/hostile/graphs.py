@@ -36,7 +36,7 @@ async def chain_import(field: HostileCaller) -> None:
     limited = [words for words in refused if "LIMIT" in words or "DEPENDENCY" in words]
     if refused and not limited:
         field.wrong(f"{len(refused)} links were refused: {refused[0]}")
-    if took > CHAIN_IMPORT_S * field.told.slack:
+    if took > CHAIN_IMPORT_S * field.brief.slack:
         field.wrong(f"the import took {took:.1f} s, and {CHAIN_IMPORT_S:.0f} are allowed")
 
 

@@ -48,7 +48,7 @@ async def flood(
 ) -> None:
     """As many calls as fit into the bytes, on all connections, to one node, over and over as they
     break. `heads` gives the headers of a connection's call with this number."""
-    address = field.told.nodes[field.leader][0]
+    address = field.brief.nodes[field.leader][0]
     left = SENT_MAX
 
     async def send(connection: http2.Connection) -> None:

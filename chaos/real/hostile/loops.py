@@ -179,11 +179,11 @@ async def replaying_watchers(field: HostileCaller) -> None:
     oldest = status.oldest_revision + 100
     request = event_pb2.WatchEventsRequest(namespace=field.namespace, filter="job=nothing-at-all")
     request.after.change = oldest
-    head = http2.headers(WATCH, field.told.tokens["viewer"])
+    head = http2.headers(WATCH, field.brief.tokens["viewer"])
     connections = []
     for number in range(6):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address)
             connections.append(connection)
             for _ in range(50):
@@ -218,7 +218,7 @@ async def many_queues(field: HostileCaller) -> None:
         await field.trigger(job.name)
 
     await field.many(5_000, one, at_once=20)
-    for _, _, http in field.told.nodes:
+    for _, _, http in field.brief.nodes:
         began, size = time.monotonic(), 0
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
@@ -284,13 +284,13 @@ async def stolen_leases(field: HostileCaller) -> None:
 async def request_ids_of_others(field: HostileCaller) -> None:
     """Two tenants use the same request ids; neither is refused for what the other did."""
     for number in range(50):
-        word = f"shared-{field.told.seed}-{number}"
+        word = f"shared-{field.brief.seed}-{number}"
         mine = job_pb2.TriggerJobRequest(namespace=field.namespace, job="a", request_id=word)
         if number == 0:
             await field.load([field.job("a")])
         await field.ask(mine)
         theirs = job_pb2.CreateJobRequest(request_id=word)
-        theirs.job.namespace, theirs.job.name = "victim", f"id-{field.told.seed}-{number}"
+        theirs.job.namespace, theirs.job.name = "victim", f"id-{field.brief.seed}-{number}"
         theirs.job.spec.action.handler = "nobody"
         reply = await field.ask(theirs, role="admin")
         # A leader that was killed meanwhile has refused nothing.

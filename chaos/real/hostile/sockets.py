@@ -47,7 +47,7 @@ async def status_of(address: str, path: str) -> int:
 
 async def probes_answer(field: HostileCaller) -> None:
     """An orchestrator asks whether the nodes are well; "no" would end them."""
-    for _, _, http in field.told.nodes:
+    for _, _, http in field.brief.nodes:
         status = await status_of(http, "/healthz")
         if status not in (200, DOWN):
             field.wrong(f"/healthz of {http} says {status or 'nothing'}")
@@ -65,7 +65,7 @@ async def hold(address: str, count: int) -> list[asyncio.StreamWriter]:
 async def idle_connections(field: HostileCaller) -> None:
     """400 idle connections to each port of each node; probes are answered all the same."""
     writers = []
-    for node in field.told.nodes:
+    for node in field.brief.nodes:
         for address in node:
             writers += await hold(address, IDLE)
             field.found.calls += IDLE
@@ -81,7 +81,7 @@ async def idle_connections(field: HostileCaller) -> None:
 async def slow_http(field: HostileCaller) -> None:
     """300 connections to the port for probes that send a letter now and then, and never a line."""
     writers = []
-    for _, _, http in field.told.nodes:
+    for _, _, http in field.brief.nodes:
         writers += await hold(http, 100)
     field.found.calls += len(writers)
     while field.goes_on:
@@ -106,7 +106,7 @@ async def garbage(field: HostileCaller) -> None:
     )  # fmt: skip
 
     async def one(number: int) -> None:
-        node = field.told.nodes[number % len(field.told.nodes)]
+        node = field.brief.nodes[number % len(field.brief.nodes)]
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):
                 reader, writer = await foreign(*split(node[number // 3 % 3]))
@@ -128,11 +128,11 @@ async def rapid_reset(field: HostileCaller) -> None:
         while field.goes_on:
             with suppress(OSError):
                 connection = await http2.Connection.open(
-                    field.told.nodes[number % len(field.told.nodes)][0]
+                    field.brief.nodes[number % len(field.brief.nodes)][0]
                 )
                 reading = asyncio.ensure_future(connection.swallow())
                 try:
-                    token = field.told.tokens["viewer"] if number % 2 else ""
+                    token = field.brief.tokens["viewer"] if number % 2 else ""
                     head = http2.headers(LIST, token)
                     while field.goes_on and not reading.done():
                         for _ in range(50):
@@ -158,7 +158,7 @@ async def control_frames(field: HostileCaller) -> None:
         while field.goes_on:
             with suppress(OSError):
                 connection = await http2.Connection.open(
-                    field.told.nodes[number % len(field.told.nodes)][0]
+                    field.brief.nodes[number % len(field.brief.nodes)][0]
                 )
                 floods = (
                     http2.frame(http2.PING, 0, 0, bytes(8)) * 200,
@@ -187,11 +187,11 @@ async def control_frames(field: HostileCaller) -> None:
 async def watchers_that_do_not_read(field: HostileCaller) -> None:
     """1,000 watchers that read nothing, while much happens; another one can still watch."""
     body = event_pb2.WatchEventsRequest(namespace=field.namespace).SerializeToString()
-    head = http2.headers(WATCH, field.told.tokens["viewer"])
+    head = http2.headers(WATCH, field.brief.tokens["viewer"])
     connections = []
     for number in range(WATCHERS // WATCHERS_OF_ONE):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address, {http2.INITIAL_WINDOW: 0})
             connections.append(connection)
             for _ in range(WATCHERS_OF_ONE):
@@ -209,7 +209,7 @@ async def watchers_that_do_not_read(field: HostileCaller) -> None:
 
 async def can_watch(field: HostileCaller, node: int) -> None:
     """Somebody else, from elsewhere, begins to watch and is told of a change."""
-    async with grpc.aio.insecure_channel(field.told.nodes[node][0]) as channel:
+    async with grpc.aio.insecure_channel(field.brief.nodes[node][0]) as channel:
         watch: Any = channel.unary_stream(WATCH)
         body = event_pb2.WatchEventsRequest().SerializeToString()
         stream = watch(body, metadata=field.who("admin"))
@@ -228,7 +228,7 @@ async def health_watchers(field: HostileCaller) -> None:
     connections = []
     for number in range(20):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address, {http2.INITIAL_WINDOW: 0})
             connections.append(connection)
             for _ in range(100):
@@ -248,11 +248,11 @@ async def slow_readers(field: HostileCaller) -> None:
     """Lists of a megabyte each, asked for two thousand times and never read."""
     await field.load(field.job(f"fat-{n}", data=bytes(10_000)) for n in range(200))
     body = job_pb2.ListJobsRequest(namespace=field.namespace, page_size=1_000).SerializeToString()
-    head = http2.headers(LIST, field.told.tokens["editor"])
+    head = http2.headers(LIST, field.brief.tokens["editor"])
     connections = []
     for number in range(20):
         with suppress(OSError):
-            address = field.told.nodes[number % len(field.told.nodes)][0]
+            address = field.brief.nodes[number % len(field.brief.nodes)][0]
             connection = await http2.Connection.open(address, {http2.INITIAL_WINDOW: 0})
             connections.append(connection)
             for _ in range(100):
@@ -271,7 +271,7 @@ async def connections_that_come_and_go(field: HostileCaller) -> None:
     """Thousands of connections to all ports that are opened and closed, or cut off, at once."""
 
     async def one(number: int) -> None:
-        node = field.told.nodes[number % len(field.told.nodes)]
+        node = field.brief.nodes[number % len(field.brief.nodes)]
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1.0):
                 _, writer = await foreign(*split(node[number // 3 % 3]))

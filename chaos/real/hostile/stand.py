@@ -282,9 +282,9 @@ class Stand:
                 except (TimeoutError, ProcessFailed, RaftschedError) as error:
                     found.wrong.append(f"it could not be played to its end: {error!r}"[:600])
         else:
-            told = await self.tenant(attack)
+            brief = await self.tenant(attack)
             began = time.monotonic()
-            found = await self.send(attack, told)
+            found = await self.send(attack, brief)
         ended = time.monotonic()
         self.sight.played.append(Played(attack.name, attack.number, began, ended, found))
         words = f": {found.wrong[0]}" if found.wrong else ""
@@ -309,14 +309,14 @@ class Stand:
         seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds + LOAD_CALL_S
         return AttackBrief(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
 
-    async def send(self, attack: Attack, told: AttackBrief) -> AttackFindings:
+    async def send(self, attack: Attack, brief: AttackBrief) -> AttackFindings:
         """The attacker's process, until it ends or is ended."""
-        base = self.folder / told.namespace
-        told_path, found_path = base.with_suffix(".told"), base.with_suffix(".found")
-        told_path.write_bytes(msgspec.json.encode(told))
+        base = self.folder / brief.namespace
+        brief_path, found_path = base.with_suffix(".brief"), base.with_suffix(".found")
+        brief_path.write_bytes(msgspec.json.encode(brief))
         process = Process(
             attack.name,
-            ["raftsched.chaos.real.hostile.attacker", str(told_path), str(found_path)],
+            ["raftsched.chaos.real.hostile.attacker", str(brief_path), str(found_path)],
             base.with_suffix(".log"),
         )
         process.start()

@@ -156,7 +156,7 @@ async def remembered_answers(field: HostileCaller) -> None:
 
     async def call(number: int) -> None:
         request = job_pb2.TriggerJobRequest(
-            namespace=field.namespace, job="remembered", request_id=f"{field.told.seed}-{number}"
+            namespace=field.namespace, job="remembered", request_id=f"{field.brief.seed}-{number}"
         )
         await field.ask(request)
 

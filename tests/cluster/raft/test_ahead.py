@@ -73,7 +73,7 @@ def test_nothing_is_committed_before_it_is_on_the_disk_of_the_leader(three: Grou
     assert leader.core.node.commit == last
     assert answers == []
     batch.run()
-    leader.core.journal.settled(batch)
+    leader.core.journal.end_round(batch)
     leader.core.step(three.now)
     leader.core.run_answers()
     assert leader.core.node.commit == leader.core.last_applied == last + 3
@@ -87,7 +87,7 @@ def test_the_disk_of_the_leader_alone_is_no_majority(three: Group) -> None:
 
     batch, answers = writes(three, leader)
     batch.run()
-    leader.core.journal.settled(batch)
+    leader.core.journal.end_round(batch)
     leader.core.step(three.now)
 
     assert leader.core.node.commit == last
@@ -180,7 +180,7 @@ def test_entries_wait_for_the_vote(three: Group) -> None:
     batch = core.journal.take()
     assert batch is not None
     batch.run()
-    core.journal.settled(batch)
+    core.journal.end_round(batch)
     said = [type(m) for _, m in core.outbox.release(core.journal.synced)]
     assert said.count(Append) == said.count(Vote) == 2
 
@@ -225,7 +225,7 @@ def led(disk: RecordingDisk) -> Said:
                     group.hand_over(other, to, message)
             if dice.random() < 0.4 and (batch := core.journal.take()) is not None:
                 batch.run()
-                core.journal.settled(batch)
+                core.journal.end_round(batch)
     assert core.node.leads
     assert core.node.commit > 50
     return said

@@ -46,7 +46,7 @@ def workload(
             if relieved:
                 journal.relieve(batch)
             batch.run()
-            journal.settled(batch)
+            journal.end_round(batch)
             base, last = journal.base_index, journal.synced_index
             held = {i: journal.term_at(i) for i in range(base, last + 1)}
             promises.append((len(disk.steps), held, (journal.term, journal.vote)))
@@ -123,7 +123,7 @@ def test_damage_anywhere_before_a_seal_is_found() -> None:
     batch = journal.take(idle=True)
     while batch is not None:
         batch.run()
-        journal.settled(batch)
+        journal.end_round(batch)
         batch = journal.take(idle=True)
     ends = {n: len(bytes(f.seen).rstrip(b"\0")) for n, f in disk.files.items()}
     last = max(ends)

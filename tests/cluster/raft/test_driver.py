@@ -52,7 +52,7 @@ class Quiet:
     def linked(self, peer: str) -> None:
         """Nobody asks."""
 
-    def told(self, peer: str, text: bytes) -> None:
+    def on_notice(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""
 
 
@@ -350,7 +350,7 @@ async def test_a_node_of_another_authority_is_named_with_the_reason(
         await until(lambda: all(d.links.refused for d in drivers.values()))
 
         assert "certificate verify failed" in drivers["n1"].links.refused["n2"]
-        assert "certificate verify failed" in drivers["n1"].founding()
+        assert "certificate verify failed" in drivers["n1"].bootstrap_waits()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")

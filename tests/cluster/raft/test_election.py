@@ -371,7 +371,7 @@ def test_a_new_leader_is_not_taken_for_one_that_hears_nothing(three: Group) -> N
     ages = []
     while not any(node.core.in_office for node in three.nodes.values()):
         three.run(0.01)
-        ages += [n.core.unheard(three.now) for n in three.nodes.values() if n.core.node.leads]
+        ages += [n.core.silence_s(three.now) for n in three.nodes.values() if n.core.node.leads]
 
     assert ages
     assert max(ages) < 1.0
@@ -424,4 +424,4 @@ def test_who_leads_without_having_committed_anything_does_not_say_how_fresh_it_i
     assert not leads.core.in_office
     for node in (new, follower):
         assert node.core.staleness(three.now) >= three.now - left_at - 0.2
-    assert leads.core.unheard(three.now) < 0.3
+    assert leads.core.silence_s(three.now) < 0.3

@@ -38,10 +38,10 @@ async def test_a_new_node_names_those_that_are_missing(
         await one.start()
     try:
         await until(lambda: not nodes[0].core.join.lacks().get("n2"))
-        said = nodes[0].founding()
+        said = nodes[0].bootstrap_waits()
         started.append(nodes[2])
         await nodes[2].start()
-        await until(lambda: all(one.founding() == "" for one in nodes))
+        await until(lambda: all(one.bootstrap_waits() == "" for one in nodes))
     finally:
         for one in started:
             await one.stop()
@@ -58,8 +58,12 @@ async def test_both_sides_of_two_lists_name_each_other(
     await one.start()
     await two.start()
     try:
-        await until(lambda: "another list" in one.founding() and "another list" in two.founding())
-        said = one.founding(), two.founding()
+        await until(
+            lambda: (
+                "another list" in one.bootstrap_waits() and "another list" in two.bootstrap_waits()
+            )
+        )
+        said = one.bootstrap_waits(), two.bootstrap_waits()
     finally:
         await one.stop()
         await two.stop()
@@ -87,7 +91,7 @@ async def test_both_sides_of_two_clusters_name_each_other_and_once_in_the_log(
         try:
             await until(lambda: "n2" in one.links.refused and "n1" in two.links.refused)
             await until(lambda: dials > 3)
-            said = one.founding(), two.founding()
+            said = one.bootstrap_waits(), two.bootstrap_waits()
         finally:
             await one.stop()
             await two.stop()

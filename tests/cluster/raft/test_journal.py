@@ -28,7 +28,7 @@ def entry(index: int, term: int = 1, size: int = 10) -> Entry:
 def sync(journal: Journal) -> None:
     while (batch := journal.take()) is not None:
         batch.run()
-        journal.settled(batch)
+        journal.end_round(batch)
 
 
 def filled(disk: SimDisk, count: int, size: int = 10) -> Journal:
@@ -66,7 +66,7 @@ def test_nothing_counts_as_durable_before_its_sync() -> None:
     assert journal.synced_index == 0
     batch.run()
     assert journal.synced_index == 0
-    journal.settled(batch)
+    journal.end_round(batch)
     assert journal.synced_index == 1
 
 
@@ -141,7 +141,7 @@ def test_an_idle_journal_seals_its_last_round() -> None:
     batch = journal.take(idle=True)
     assert batch is not None
     batch.run()
-    journal.settled(batch)
+    journal.end_round(batch)
     last = journal._index.runs[-1].offsets[-1]
     disk.flip("journal/000000000001.segment", last + 50, 0)
 
@@ -272,7 +272,7 @@ def test_a_full_disk_loses_nothing_and_goes_on_later() -> None:
     assert journal.synced_index == 5
     disk.full = False
     batch.run()
-    journal.settled(batch)
+    journal.end_round(batch)
 
     assert opened(disk.image()).last_index == 11
 

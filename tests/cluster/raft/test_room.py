@@ -238,7 +238,7 @@ def test_what_goes_early_on_a_full_disk_leaves_the_newest_durable_segment() -> N
 
     disk.full = False
     batch.run()
-    journal.settled(batch)
+    journal.end_round(batch)
     assert numbers(disk, "journal") == [5]
 
 
@@ -252,7 +252,7 @@ def sync(journal: Journal) -> None:
     batch = journal.take()
     assert batch is not None
     batch.run()
-    journal.settled(batch)
+    journal.end_round(batch)
 
 
 async def written(drivers: dict[str, Driver], data: bytes) -> None:
