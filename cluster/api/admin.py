@@ -69,9 +69,9 @@ class ClusterCalls:
 
     def _once(self, own: Callable[[Call, Any], Awaitable[Message]]) -> OwnCall:
         async def answer(call: Call, request: Any) -> Message:  # noqa: ANN401
-            said, request_id = request.SerializeToString(deterministic=True), request.request_id
+            whole, request_id = request.SerializeToString(deterministic=True), request.request_id
             before = self._answers.get(request_id) if request_id else None
-            if before is not None and before[0] != said:
+            if before is not None and before[0] != whole:
                 raise refusals.refused(
                     Reason.ERROR_REASON_REQUEST_ID_REUSED,
                     f"the request_id '{request_id}' came before with another request; make a new "
@@ -82,7 +82,7 @@ class ClusterCalls:
                 return before[1]
             found = await own(call, request)
             if request_id:
-                self._answers[request_id] = (said, found)
+                self._answers[request_id] = (whole, found)
                 if len(self._answers) > REMEMBERED:
                     self._answers.popitem(last=False)
             return found
@@ -96,11 +96,11 @@ class ClusterCalls:
 
     async def add(self, call: Call, request: cluster_pb2.AddNodeRequest) -> Status:
         """Admit a node that has introduced itself."""
-        said = {"peer_address": request.peer_address, "client_address": request.client_address}
+        addresses = {"peer_address": request.peer_address, "client_address": request.client_address}
         faults_ = validate.name("name", request.name)
-        for field, address in said.items():
+        for field, address in addresses.items():
             faults_ += _address(field, address)
-        faults_ += self._taken(request.name, said)
+        faults_ += self._taken(request.name, addresses)
         if faults_:
             raise Refused.of(faults_)
         consensus = self.node.consensus
@@ -151,16 +151,16 @@ class ClusterCalls:
         return await self._change(call, move)
 
     def _wrong_moves(self, request: cluster_pb2.MoveNodeRequest) -> Iterator[Fault]:
-        said = {"peer_address": request.peer_address, "client_address": request.client_address}
-        if not any(said.values()):
+        addresses = {"peer_address": request.peer_address, "client_address": request.client_address}
+        if not any(addresses.values()):
             yield Fault("peer_address", Reason.ERROR_REASON_FIELD_INVALID,
                         "and client_address are empty; say where the node is now")  # fmt: skip
-        for field, address in said.items():
+        for field, address in addresses.items():
             if address:
                 yield from _address(field, address)
-        yield from self._taken(request.node, said)
+        yield from self._taken(request.node, addresses)
 
-    def _taken(self, node: str, said: Mapping[str, str]) -> Iterator[Fault]:
+    def _taken(self, node: str, addresses: Mapping[str, str]) -> Iterator[Fault]:
         """Addresses at which somebody else is already, or the same for two purposes."""
         taken = {
             address: f"where {who} reach {name}"
@@ -170,11 +170,11 @@ class ClusterCalls:
             )
             if name != node
         }  # fmt: skip
-        for field, address in said.items():
+        for field, address in addresses.items():
             if address and address in taken:
                 yield Fault(field, Reason.ERROR_REASON_FIELD_INVALID,
                             f"is '{address}', {taken[address]}; move that one first")  # fmt: skip
-        if said["peer_address"] and said["peer_address"] == said["client_address"]:
+        if addresses["peer_address"] and addresses["peer_address"] == addresses["client_address"]:
             yield Fault("client_address", Reason.ERROR_REASON_FIELD_INVALID,
                         "is the peer_address too; nodes and clients need a port each")  # fmt: skip
 

@@ -58,9 +58,9 @@ def sealed(claims: Claims, path: str, key: bytes) -> str:
     return f"{_seal(text, path, key)} {text}"
 
 
-def opened(said: str, path: str, keys: Iterable[bytes]) -> Claims:
+def opened(signed: str, path: str, keys: Iterable[bytes]) -> Claims:
     """What a node has said of a caller; empty if no node has."""
-    seal, _, text = said.partition(" ")
+    seal, _, text = signed.partition(" ")
     for key in keys:
         if key and hmac.compare_digest(_seal(text, path, key).encode(), seal.encode()):
             found = json.loads(text)

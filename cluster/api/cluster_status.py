@@ -245,17 +245,17 @@ class StatusView:
     def _addresses(self, status: Status) -> Iterator[str]:
         """This node is configured to be somewhere else than the cluster was told."""
         me, listed = self.node.name, self.node.spec.members[self.node.name]
-        said = status.peers.get(me)
-        if said is None:
+        listed_member = status.peers.get(me)
+        if listed_member is None:
             return
-        for who, told, listens, flag in (
-            ("nodes", said.address, listed.peer, "peer"),
-            ("clients", said.client, listed.client, "client"),
+        for who, in_cluster, listens, flag in (
+            ("nodes", listed_member.address, listed.peer, "peer"),
+            ("clients", listed_member.client, listed.client, "client"),
         ):
-            if told and told != listens:
+            if in_cluster and in_cluster != listens:
                 yield (
                     f"{me} is configured to be at {listens} for {who}, and the cluster was told "
-                    f"{told}; correct its configuration, or: "
+                    f"{in_cluster}; correct its configuration, or: "
                     f"raftsched cluster move {me} --{flag} {listens}"
                 )
 

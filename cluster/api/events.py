@@ -45,9 +45,9 @@ class EventFilter:
     namespace: str
     wanted: filters.Filter
 
-    def chosen(self, told: ChangeEvents, behind: int) -> list[Event]:
+    def chosen(self, change_events: ChangeEvents, behind: int) -> list[Event]:
         """The events of a change behind a position that somebody wants."""
-        found = told.of(self.namespace)
+        found = change_events.of(self.namespace)
         if behind >= 0:
             found = [event for event in found if event.revision.position > behind]
         if self.wanted.terms:
@@ -133,10 +133,10 @@ class EventCalls:
 
     async def _next(self, wanted: EventFilter, place: EventPlace) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""
-        told = await self.feed.tell(place.change)
+        change_events = await self.feed.tell(place.change)
         behind = place.position
-        place.passed(told)
-        return wanted.chosen(told, behind)
+        place.passed(change_events)
+        return wanted.chosen(change_events, behind)
 
     def _check_kept(self, place: EventPlace) -> None:
         oldest = self.feed.oldest()
@@ -220,9 +220,9 @@ class EventPlace:
         """Nothing of this change is wanted any more."""
         self.change, self.position = self.change + 1, -1
 
-    def passed(self, told: ChangeEvents) -> None:
-        self.looked += 1 + len(told.events)
-        self.progress = revision_of(told.revision, max(len(told.events) - 1, 0))
+    def passed(self, change_events: ChangeEvents) -> None:
+        self.looked += 1 + len(change_events.events)
+        self.progress = revision_of(change_events.revision, max(len(change_events.events) - 1, 0))
         self.skip()
 
 

@@ -140,12 +140,12 @@ class Health:
         return str(request.service)
 
     async def _follow(self, service: str, context: Context) -> None:
-        told: int | None = None
+        last_sent: int | None = None
         while True:
             changed = self._changed
             status = self._known.get(service, Response.SERVICE_UNKNOWN)
-            if status != told:
-                told = status
+            if status != last_sent:
+                last_sent = status
                 async with asyncio.timeout(UNREAD_S):
                     await context.write(Response(status=status))
             if self._closing:

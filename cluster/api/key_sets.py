@@ -155,11 +155,11 @@ class KeySets:
     async def _text(self, issuer: identity_pb2.TokenIssuer) -> str:
         uri = issuer.jwks_uri
         if not uri:
-            said = document(await self.get(issuer.issuer.rstrip("/") + WELL_KNOWN))
-            if said.get("issuer") != issuer.issuer:
-                other = str(said.get("issuer"))[:200]
+            metadata = document(await self.get(issuer.issuer.rstrip("/") + WELL_KNOWN))
+            if metadata.get("issuer") != issuer.issuer:
+                other = str(metadata.get("issuer"))[:200]
                 raise FetchFailed(f"{issuer.issuer} says there that it is {other}")
-            named = said.get("jwks_uri")
+            named = metadata.get("jwks_uri")
             if not isinstance(named, str) or not is_address(named):
                 raise FetchFailed(f"{issuer.issuer} names no jwks_uri that may be asked")
             uri = named

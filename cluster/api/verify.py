@@ -92,11 +92,11 @@ class Verifier:
         node = self.node
         loop = asyncio.get_running_loop()
         give_up = loop.time() + min(CATCH_UP_S, call.timeout())
-        said = self._said()
-        while (None in said.values() or self._behind(said)) and loop.time() < give_up:
+        node_infos = self._said()
+        while (None in node_infos.values() or self._behind(node_infos)) and loop.time() < give_up:
             await asyncio.sleep(0.01)
-            said = self._said()
-        found = {name: about for name, about in said.items() if about is not None}
+            node_infos = self._said()
+        found = {name: about for name, about in node_infos.items() if about is not None}
         mine = {
             name: node.directory.fingerprint_at(about.revision) for name, about in found.items()
         }
@@ -132,9 +132,11 @@ class Verifier:
             if peer.connected and name != self.node.name
         }
 
-    def _behind(self, said: dict[str, NodeInfo | None]) -> bool:
+    def _behind(self, node_infos: dict[str, NodeInfo | None]) -> bool:
         """Whether another node has seen a revision that this one has not."""
-        newest = max((about.revision for about in said.values() if about is not None), default=0)
+        newest = max(
+            (about.revision for about in node_infos.values() if about is not None), default=0
+        )
         return self.node.revision < newest
 
     def _strangers(self, answer: cluster_pb2.VerifyStateResponse) -> bool:

@@ -173,9 +173,9 @@ class PeerDirectory:
 
     def recovering(self, shown: bytes, own: bytes, voters: Iterable[str]) -> int:
         """How many of the voters tell of this secret now, by its hash."""
-        told = {name: info.recovery for name, info in self.fresh().items()}
-        told[self.name] = own.hex()
-        return sum(hmac.compare_digest(told.get(name, ""), shown.hex()) for name in voters)
+        hashes = {name: info.recovery for name, info in self.fresh().items()}
+        hashes[self.name] = own.hex()
+        return sum(hmac.compare_digest(hashes.get(name, ""), shown.hex()) for name in voters)
 
     def forward_keys(self) -> dict[str, bytes]:
         """By node: this one's, and those of all that have told theirs."""

@@ -91,8 +91,8 @@ class Scrub:
         self._known: dict[str, Known] = {}
         # What cannot be read counts as none: all is read through again.
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            said = json.loads((folder / KNOWN).read_text())
-            self._known = {str(path): (int(a), int(b), int(c)) for path, (a, b, c) in said.items()}
+            saved = json.loads((folder / KNOWN).read_text())
+            self._known = {str(path): (int(a), int(b), int(c)) for path, (a, b, c) in saved.items()}
 
     def check_at_start(
         self, store: RocksStore, clock: Callable[[], float] = time.monotonic

@@ -85,9 +85,9 @@ def read_whole_beside(path: Path) -> None:
 def _word(other: subprocess.Popen[bytes], look: Callable[[], None]) -> bytes:
     """What the other process says next; nothing, if it has ended."""
     assert other.stdout is not None
-    said, until = select.poll(), time.monotonic() + SILENT_S
-    said.register(other.stdout)
-    while not said.poll(1000 * LOOK_S):
+    poller, until = select.poll(), time.monotonic() + SILENT_S
+    poller.register(other.stdout)
+    while not poller.poll(1000 * LOOK_S):
         look()
         if time.monotonic() > until:
             raise NotRead(f"the process that reads tables said nothing for {SILENT_S:.0f} s")

@@ -75,15 +75,15 @@ def wrong_address(address: str) -> str:
 
 
 def _wrong_tls(path: str, files: Files, *, needs_ca: bool) -> Iterator[str]:
-    said = {name: getattr(files, name) for name in files.__struct_fields__}
-    needed = [name for name in said if needs_ca or name != "ca_file"]
-    if not any(said.values()):
+    named_files = {name: getattr(files, name) for name in files.__struct_fields__}
+    needed = [name for name in named_files if needs_ca or name != "ca_file"]
+    if not any(named_files.values()):
         return
     for name in needed:
-        if not said[name]:
-            given = next(other for other, file in said.items() if file)
+        if not named_files[name]:
+            given = next(other for other, file in named_files.items() if file)
             yield f"{path}.{name} is empty, but {given} is given; TLS needs {' and '.join(needed)}"
-    for name, file in said.items():
+    for name, file in named_files.items():
         try:
             if file:
                 Path(file).read_bytes()

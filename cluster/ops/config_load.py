@@ -31,10 +31,10 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     if file is not None:
         for path, value in _flat(_read(file), faults, str(file)):
             values[path], origins[path] = value, f"file {file}"
-    said = {p: (environment[k.variable], k.variable) for p, k in KEYS.items()
+    given = {p: (environment[k.variable], k.variable) for p, k in KEYS.items()
             if k.variable in environment}  # fmt: skip
-    said |= {path: (text, KEYS[path].flag) for path, text in flags.items()}
-    for path, (text, source) in said.items():
+    given |= {path: (text, KEYS[path].flag) for path, text in flags.items()}
+    for path, (text, source) in given.items():
         try:
             values[path], origins[path] = KEYS[path].read(text), source
         except ValueError as error:

@@ -71,12 +71,12 @@ class Folder:
         """Raise CannotStart if a start before learned that the cluster removed this node."""
         try:
             with (self.path / REMOVED).open("rb") as opened:
-                said = json.loads(opened.read(IDENTITY_MAX))
+                identity = json.loads(opened.read(IDENTITY_MAX))
         except FileNotFoundError:
             return
         except ValueError:
-            said = {}  # A crash left half of it, and that it is there says enough.
-        since = said.get("since", "before") if isinstance(said, dict) else "before"
+            identity = {}  # A crash left half of it, and that it is there says enough.
+        since = identity.get("since", "before") if isinstance(identity, dict) else "before"
         raise NodeCannotStart(NodeExit.REMOVED, removal(self.cluster, self.node, since))
 
     def close(self) -> None:
@@ -122,9 +122,10 @@ def _check(path: Path, cluster: str, node: str) -> int:
     file = path / IDENTITY
     try:
         with file.open("rb") as opened:
-            said = json.loads(opened.read(IDENTITY_MAX))
-        form, of_cluster, of_node = int(said["format"]), str(said["cluster"]), str(said["node"])
-        level = int(said.get("level", 0))
+            identity = json.loads(opened.read(IDENTITY_MAX))
+        form, of_cluster = int(identity["format"]), str(identity["cluster"])
+        of_node = str(identity["node"])
+        level = int(identity.get("level", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NodeCannotStart(
             NodeExit.FOLDER_FOREIGN,
@@ -135,14 +136,14 @@ def _check(path: Path, cluster: str, node: str) -> int:
         raise NodeCannotStart(
             NodeExit.NEWER_FORMAT,
             f"{path} has format {form}, this version knows {FORMAT}; start the version that wrote "
-            f"it ({said.get('version', 'a newer one')}) or a newer one",
+            f"it ({identity.get('version', 'a newer one')}) or a newer one",
         )
     if level > FEATURE_LEVEL + 1:
         raise NodeCannotStart(
             NodeExit.NEWER_FORMAT,
-            f"{path} was used by version {said.get('version', '?')} of level {level}, and this one "
-            f"of level {FEATURE_LEVEL} reads what was written up to level {FEATURE_LEVEL + 1}; "
-            "start that version, or the one before it",
+            f"{path} was used by version {identity.get('version', '?')} of level {level}, and "
+            f"this one of level {FEATURE_LEVEL} reads what was written up to level "
+            f"{FEATURE_LEVEL + 1}; start that version, or the one before it",
         )
     if of_cluster != cluster:
         raise NodeCannotStart(
@@ -176,7 +177,7 @@ def _probe(path: Path, size: int) -> None:
 
 def _write_identity(path: Path, cluster: str, node: str) -> None:
     """Whole or not at all: a crash leaves no half of it."""
-    said = {
+    identity = {
         "format": FORMAT,
         # The highest of all versions that were here: one step back is possible, two are not.
         "level": FEATURE_LEVEL,
@@ -186,7 +187,7 @@ def _write_identity(path: Path, cluster: str, node: str) -> None:
     }
     new = path / (IDENTITY + ".new")
     with new.open("w") as opened:
-        opened.write(json.dumps(said, indent=2) + "\n")
+        opened.write(json.dumps(identity, indent=2) + "\n")
         opened.flush()
         os.fsync(opened.fileno())
     new.rename(path / IDENTITY)

@@ -112,8 +112,8 @@ class GatewayBeside:
             PROGRAM_OF_CLIENT, streams="lines",
         )  # fmt: skip
         await asyncio.to_thread(process.start)
-        async with aclosing(lines(process)) as said:
-            async for line in said:
+        async with aclosing(lines(process)) as printed:
+            async for line in printed:
                 tell(line)
         return await asyncio.to_thread(process.wait)
 
@@ -138,12 +138,12 @@ class GatewayBeside:
 
 def tell(line: bytes) -> None:
     """A line of the gateway as one of the node's log."""
-    said: dict[str, object] = {}
+    fields: dict[str, object] = {}
     with suppress(msgspec.DecodeError, msgspec.ValidationError):
-        said = msgspec.json.decode(line, type=dict[str, object])
-    words = str(said.pop("message", "")) or line.decode(errors="replace")
-    level = logging.getLevelName(str(said.pop("level", "warning")).upper())
+        fields = msgspec.json.decode(line, type=dict[str, object])
+    words = str(fields.pop("message", "")) or line.decode(errors="replace")
+    level = logging.getLevelName(str(fields.pop("level", "warning")).upper())
     for name in ("time", "event"):
-        said.pop(name, None)
-    said["message"] = words
-    logs.log(level if isinstance(level, int) else logging.WARNING, "the gateway says", **said)
+        fields.pop(name, None)
+    fields["message"] = words
+    logs.log(level if isinstance(level, int) else logging.WARNING, "the gateway says", **fields)

@@ -100,8 +100,8 @@ class Restraint(logging.Filter):
         began, count = self._seen.get(kind, (self.clock(), 0))
         if self.clock() - began > PERIOD:
             if count > BURST:
-                said = words if isinstance(words, dict) else record.__dict__
-                said["left_out"] = count - BURST
+                fields = words if isinstance(words, dict) else record.__dict__
+                fields["left_out"] = count - BURST
             began, count = self.clock(), 0
         if len(self._seen) >= KINDS_MAX and kind not in self._seen:
             self._seen.clear()
@@ -175,8 +175,8 @@ def _printable(logger: object, method: str, event: Event) -> Event:
 
 
 def _ordered(logger: object, method: str, event: Event) -> Event:
-    said = {name: event.pop(name) for name in FIRST if name in event}
-    return said | dict(event)
+    fields = {name: event.pop(name) for name in FIRST if name in event}
+    return fields | dict(event)
 
 
 def _json(logger: object, method: str, event: Event) -> str:

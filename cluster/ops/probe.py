@@ -21,7 +21,7 @@ def histories(
 ) -> dict[str, str | None]:
     """The origin of each node's history, by name; None: it answers and has no history yet. Who
     does not answer as a node of this name is left out."""
-    return {name: said.get("origin") for name, said in _hellos(addresses, contexts).items()}
+    return {name: hello.get("origin") for name, hello in _hellos(addresses, contexts).items()}
 
 
 def leader_of_majority(
@@ -32,9 +32,9 @@ def leader_of_majority(
     """Whom so many of the others know to lead that they are a majority without this node; empty
     if there is nobody."""
     others = {name: address for name, address in addresses.items() if name != me}
-    said = [hello.get("leader") for hello in _hellos(others, contexts).values()]
+    leaders = [hello.get("leader") for hello in _hellos(others, contexts).values()]
     for name in others:
-        if said.count(name) > len(addresses) // 2:
+        if leaders.count(name) > len(addresses) // 2:
             return name
     return ""
 
@@ -45,9 +45,9 @@ def _hellos(
     found = {}
     for name, address in addresses.items():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
-            said = _hello(name, address, contexts[1] if contexts else None)
-            if said["node"] == name:
-                found[name] = said
+            hello = _hello(name, address, contexts[1] if contexts else None)
+            if hello["node"] == name:
+                found[name] = hello
     return found
 
 
@@ -59,8 +59,8 @@ def _hello(name: str, address: str, context: ssl.SSLContext | None) -> dict[str,
         (length,) = _LENGTH.unpack(_read(line, _LENGTH.size))
         if length > HELLO_MAX:
             raise ValueError(f"a hello of {length} bytes")
-        said: dict[str, str] = json.loads(_read(line, length))
-        return said
+        hello: dict[str, str] = json.loads(_read(line, length))
+        return hello
 
 
 def _read(line: socket.socket, size: int) -> bytes:

@@ -20,8 +20,8 @@ logs = structlog.get_logger("raftsched.cluster.ops.run_log")
 def tell_dead_letters(node: Node, change: Change) -> None:
     """A line for each run that used up its attempts."""
     store = node.replica.store
-    told = [key for key in change.keys if key[:1] == keys.DEAD][:TOLD_MAX]
-    for jid, occurrence in map(keys.run_of, told):
+    dead = [key for key in change.keys if key[:1] == keys.DEAD][:TOLD_MAX]
+    for jid, occurrence in map(keys.run_of, dead):
         found = store.get(keys.ended(jid, occurrence)), store.get(keys.job(jid))
         if found[0] is None or found[1] is None:
             continue
@@ -41,11 +41,11 @@ def tell_steps(node: Node) -> None:
         if node.leads:
             for event in events(prepared.data, meta.revision, node.replica.store):
                 words = event_pb2.EventKind.Name(event.kind).removeprefix("EVENT_KIND_")
-                said = {"job": event.job, "run": event.run.id, "token": event.run.token,
+                fields = {"job": event.job, "run": event.run.id, "token": event.run.token,
                         "attempt": event.run.attempt, "worker": event.run.worker}  # fmt: skip
                 logs.debug(
                     words.lower().replace("_", " "), revision=meta.revision,
-                    **{name: value for name, value in said.items() if value},
+                    **{name: value for name, value in fields.items() if value},
                 )  # fmt: skip
 
     node.replica.on_change(tell)
