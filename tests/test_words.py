@@ -146,7 +146,8 @@ GONE: dict[str, dict[str, str]] = {
         "unpark": "admit",
         "wish": "request, paging",
     },
-    **dict.fromkeys(("cluster/node", "cluster/api", "cluster/ops"), GONE_FROM_SERVER),
+    **dict.fromkeys(("cluster/node", "cluster/api"), GONE_FROM_SERVER),
+    "cluster/ops": GONE_FROM_SERVER | {"said": "what it holds: given, fields, identity"},
 }
 
 

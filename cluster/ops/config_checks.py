@@ -92,7 +92,7 @@ def _wrong_tls(path: str, files: Files, *, needs_ca: bool) -> Iterator[str]:
 
 
 def _open_doors(config: Config) -> Iterator[str]:
-    """Doors beyond this machine have locks, unless the word of that door is said."""
+    """Listeners beyond this machine have TLS, unless their key allows plain text."""
     me, tls = config.members[config.name], config.tls
     known = tls.server.certificate_file if config.tokens else tls.server.ca_file
     doors = (

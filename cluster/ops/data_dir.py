@@ -39,7 +39,7 @@ class Folder:
         """Take it, or raise CannotStart. A fresh node must find so much room. Without `whose` a
         fresh folder is nobody's until `own` is called."""
         self.path, self.cluster, self.node = path, cluster, node
-        with told(path):
+        with explained(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             names = set(os.listdir(path))
         self.fresh = fresh = IDENTITY not in names
@@ -49,11 +49,11 @@ class Folder:
                 f"{path} is not empty and no node's folder (it holds {foreign[0]!r}); "
                 "name another folder, or empty this one if nothing in it is needed",
             )
-        with told(path):
+        with explained(path):
             self._lock = _take(path)
         try:
             level = 0 if fresh else _check(path, cluster, node)
-            with told(path):
+            with explained(path):
                 _probe(path, room if fresh else PROBE_BYTES)
             claims = whose if fresh else level < FEATURE_LEVEL
             if claims:
@@ -64,7 +64,7 @@ class Folder:
 
     def own(self) -> None:
         """Say whose it is: from now on a node starts in it."""
-        with told(self.path):
+        with explained(self.path):
             _write_identity(self.path, self.cluster, self.node)
 
     def check_not_removed(self) -> None:
@@ -195,7 +195,7 @@ def _write_identity(path: Path, cluster: str, node: str) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn what the operating system refuses into a line with its own code."""
     try:
         yield

@@ -114,7 +114,7 @@ class GatewayBeside:
         await asyncio.to_thread(process.start)
         async with aclosing(lines(process)) as printed:
             async for line in printed:
-                tell(line)
+                log_line(line)
         return await asyncio.to_thread(process.wait)
 
     def _words(self) -> list[str]:
@@ -136,7 +136,7 @@ class GatewayBeside:
         return [*words, "--insecure", "yes", "--insecure-http"]
 
 
-def tell(line: bytes) -> None:
+def log_line(line: bytes) -> None:
     """A line of the gateway as one of the node's log."""
     fields: dict[str, object] = {}
     with suppress(msgspec.DecodeError, msgspec.ValidationError):

@@ -26,7 +26,7 @@ from ..raft import faults
 from . import descriptors, listen, log, slices, systemd, tls
 from .config import Config, ConfigWrong
 from .config_checks import doubts, is_loopback
-from .data_dir import Folder, removal, told
+from .data_dir import Folder, explained, removal
 from .exits import NodeCannotStart, NodeExit
 from .figures import NodeFigures, RefusedFigures
 from .gateway import GatewayBeside
@@ -146,7 +146,7 @@ class Life:
 
     async def start(self) -> None:
         """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""
-        with told(self.node.spec.folder):
+        with explained(self.node.spec.folder):
             self.node.watch_bootstrap()
         try:
             await self.node.start()

@@ -167,7 +167,7 @@ def _foreign(logger: object, method: str, event: Event) -> Event:
 
 
 def _printable(logger: object, method: str, event: Event) -> Event:
-    """What a client or a handler said must not move the cursor; JSON escapes it anyway."""
+    """What a client or a handler sent must not move the cursor; JSON escapes it anyway."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[name] = value.encode("unicode_escape").decode("ascii")

@@ -20,7 +20,7 @@ from ..raft.journal import JournalLimits
 from . import listen, probe, tls
 from .config import Config, ConfigWrong
 from .config_checks import is_loopback
-from .data_dir import told
+from .data_dir import explained
 from .exits import NodeCannotStart, NodeExit
 
 # How often a node whose journal is damaged looks whether the others lead, and how soon again: after
@@ -89,7 +89,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         virtual=virtual,
     )
     try:
-        with told(spec.folder):
+        with explained(spec.folder):
             try:
                 return Node(spec)
             except faults.Damaged as error:

@@ -89,7 +89,7 @@ class Metrics:
         self._before = (0.0, 0.0)
         self.change_bytes, self.change_items = Histogram(BYTES), Histogram(ITEMS)
         self.lag = Histogram(SECONDS)
-        self.told = dict.fromkeys(TOLD, 0)
+        self.counted = dict.fromkeys(TOLD, 0)
         self.calls: dict[tuple[str, str], int] = {}
         self.call_seconds: dict[str, Histogram] = {}
         self.leaderships = 0
@@ -110,8 +110,8 @@ class Metrics:
         self.change_bytes.add(len(prepared.data))
         self.change_items.add(len(change.keys) + len(change.deletes))
         for table, name in PUTS.items():
-            self.told[name] += len(_places(change.keys, table))
-        self.told["leases_ended"] += len(_places(change.deletes, keys.LEASE))
+            self.counted[name] += len(_places(change.keys, table))
+        self.counted["leases_ended"] += len(_places(change.deletes, keys.LEASE))
         self._late(change)
         if _places(change.keys, keys.DEAD):
             self._dead_letters(change)
@@ -156,10 +156,10 @@ class Metrics:
 
     def tally(self) -> cluster_pb2.Tally:
         """The same for whoever asks by gRPC; see the services' Observer."""
-        told = self.told
+        counted = self.counted
         shown = cluster_pb2.Tally(
-            scheduled_times=told["scheduled_times"], leased=told["leases_granted"],
-            ended=told["runs_ended"], dead_letters=told["dead_letters"],
+            scheduled_times=counted["scheduled_times"], leased=counted["leases_granted"],
+            ended=counted["runs_ended"], dead_letters=counted["dead_letters"],
         )  # fmt: skip
         bounds = (*self.lateness.bounds, None)
         for bound, leases in zip(bounds, self.lateness.counts, strict=True):
@@ -181,7 +181,7 @@ class Metrics:
         ):
             yield histogram(name, help_, [([], spread)])
         for name, help_ in TOLD.items():
-            yield counter(name, help_, self.told[name])
+            yield counter(name, help_, self.counted[name])
         yield counter("leaderships", "Times this node became leader.", self.leaderships)
         yield self._calls()
         yield histogram(

@@ -158,8 +158,8 @@ def _expiry(files: Files) -> float:
     except (ssl.SSLError, OSError) as error:
         logger.warning("%s is not valid: %s", files.certificate_file, error)
         return 0.0
-    said = client.getpeercert() or {}
-    return float(ssl.cert_time_to_seconds(str(said["notAfter"])))
+    peer_certificate = client.getpeercert() or {}
+    return float(ssl.cert_time_to_seconds(str(peer_certificate["notAfter"])))
 
 
 def onward(config: Config) -> Onward:
