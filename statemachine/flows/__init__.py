@@ -26,6 +26,11 @@ job asks without a walk. The depth is what was known when a job got its upstream
 job in the middle may go beyond. Only an update that adds an upstream to a job that others wait for
 can close a circle, and only that walks, down and then up, at most some 2,000 jobs either way.
 
+A wave that begins in the middle comes to what its first job leads to, and waits for nothing else.
+That is looked for once, down to 5,000 jobs and 60,000 links, and remembered while the graph stays;
+where more follow, for each step up from what it waits for. Where that is far too, the step waits
+for all, and is reported as stuck.
+
 To readers a wave has failed when a failure was nobody's business, or kept a step from running. A
 handler of errors that had nothing to do is no such step, nor what hangs on it alone.
 

@@ -82,16 +82,18 @@ def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
     """Those of some jobs that a wave which begins with one job may come to; all of them where that
     takes too long to find out."""
     wanted = set(jids)
-    if view.led is None:
+    if view.led is None or len(view.led) >= limits.LED_ROOTS:
         view.led = {}
     if root not in view.led:
-        above = _all_below(view, root, wanted=())
+        above = _all_below(view, root, (), limits.LED_JOBS, limits.LED_LINKS)
         view.led[root] = None if above is None else set(above)
     below = view.led[root]
     return wanted & below if below is not None else _led_from(view, root, wanted)
 
 
-def _all_below(view: View, root: int, wanted: Collection[int | None]) -> dict[int, int] | None:
+def _all_below(
+    view: View, root: int, wanted: Collection[int | None], most_jobs: int, most_links: int
+) -> dict[int, int] | None:
     """A job and those that wait for it, up to one that is wanted, each with the one that it was met
     behind; None where there are too many."""
     above = {root: root}
@@ -100,11 +102,11 @@ def _all_below(view: View, root: int, wanted: Collection[int | None]) -> dict[in
         at = left.pop()
         if at in wanted:
             break
-        found = _links_down(view, at, limits.CIRCLE_LINKS + 1 - links)
+        found = _links_down(view, at, most_links + 1 - links)
         links += len(found)
         new = [below for below in found if below not in above]
         above.update(dict.fromkeys(new, at))
-        if len(above) > limits.CIRCLE_JOBS or links > limits.CIRCLE_LINKS:
+        if len(above) > most_jobs or links > most_links:
             return None
         left.extend(new)
     return above
@@ -133,7 +135,7 @@ def _led_from(view: View, root: int, wanted: set[int]) -> set[int]:
             if source not in known:
                 known.add(source)
                 left.append(source)
-        if len(known) > limits.LED_JOBS or links > limits.LED_LINKS:
+        if len(known) > limits.LED_FROM_JOBS or links > limits.LED_FROM_LINKS:
             return wanted
     found, left = {root}, [root]
     while left:
@@ -335,7 +337,7 @@ def _path_down(view: View, namespace: int, name: str, added: list[str]) -> list[
     root = jid_named(view, namespace, name)
     assert root is not None, f"nobody can wait for {name}, which is not there"
     wanted = {jid_named(view, namespace, other) for other in added}
-    above = _all_below(view, root, wanted)
+    above = _all_below(view, root, wanted, limits.CIRCLE_JOBS, limits.CIRCLE_LINKS)
     if above is None:
         return None
     path = [jid for jid in above if jid in wanted][:1]

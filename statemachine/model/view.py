@@ -137,6 +137,8 @@ class Recall:
         self._young = Lent.nothing()
         self._old = Lent.nothing()
         self._revision = -1
+        # See View.led.
+        self.led: dict[int, set[int] | None] | None = None
 
     def __len__(self) -> int:
         return self._young.size() + self._old.size()
@@ -145,12 +147,15 @@ class Recall:
         """Both generations, for a view on the state with this revision."""
         taken = self._young, self._old
         self._young, self._old = Lent.nothing(), Lent.nothing()
+        if revision != self._revision:
+            self.led = None
         return taken if revision == self._revision else (Lent.nothing(), Lent.nothing())
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
         if view.is_spoiled:
             self._young, self._old, self._revision = Lent.nothing(), Lent.nothing(), -1
+            self.led = None
             return
         young, old = Lent(view.records, view.jobs, view.runs), view.older
         for key in view.passing:
@@ -159,6 +164,7 @@ class Recall:
             # If one decision looked at more than there is room for, all of it goes.
             old, young = young if size <= 2 * self._half else Lent.nothing(), Lent.nothing()
         self._young, self._old = young, old
+        self.led = view.led
         self._revision = view.base + (1 if view.writes else 0)
 
 
@@ -231,7 +237,8 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
-    # All that wait for a job, by that one, as flows.graph has found; None: too many.
+    # All that wait for a job, by that one, as flows.graph has found in the graph as it is; None:
+    # too many. It outlives the decision; whoever changes the graph begins another one.
     led: dict[int, set[int] | None] | None = None
     # Runs that have ended, of which others are still to hear.
     ended: list[Run] | None = None
@@ -254,6 +261,8 @@ class View:
         self.base = self.meta.revision
         # Parsed records by key. What is among the older ones is moved when somebody looks at it.
         lent = (Lent.nothing(), Lent.nothing()) if recall is None else recall.take(self.base)
+        if recall is not None and recall.led:
+            self.led = recall.led
         (self.records, self.jobs, self.runs), self.older = lent
         # What was written: a record, whose bytes are made when sealing, or bytes; None: deleted.
         self._written: dict[bytes, Record | bytes | None] = {}

@@ -23,6 +23,7 @@ MEANS_SECRET = (
 # They are for admins alone.
 HARMLESS = {
     "raftsched.v1.CreateAccessTokenResponse.secret",  # What they asked for.
+    "raftsched.v1.RotateAccessTokenResponse.secret",  # The same.
     "raftsched.v1.BackupResponse.data",  # The whole state.
 }
 

@@ -103,3 +103,37 @@ def test_a_wave_from_the_middle_of_a_knot_walks_once_for_all_its_steps(
     # machine decides all twice.
     assert looked.count <= 2 * 5 * WIDE
     assert all(len(machine.live(f"k-4-{n}")) == 1 for n in range(WIDE))
+
+
+def test_flows_of_one_middle_share_a_walk_until_the_graph_changes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(machine, [*knot(8), job_of("aside")])
+
+    def walked() -> int:
+        machine.trigger("k-3-0")
+        lease = next(one for one in machine.grant() if one.job == "k-3-0")
+        looked = Looked(monkeypatch)
+        machine.succeed(lease)
+        monkeypatch.undo()
+        return looked.count
+
+    first, second = walked(), walked()
+    machine.do(Update(job=job_of("aside", after=["k-7-0"])))
+    after = walked()
+
+    # The machine decides all a second time, which remembers nothing.
+    assert (second, after) == (first // 2, first + 2)
+
+
+def test_where_very_many_follow_a_step_is_looked_at_from_below(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(machine, knot(4))
+    monkeypatch.setattr(limits, "LED_LINKS", 10)
+    machine.trigger("k-1-0")
+    [lease] = machine.grant()
+
+    machine.succeed(lease)
+
+    assert all(len(machine.live(f"k-2-{n}")) == 1 for n in range(WIDE))
