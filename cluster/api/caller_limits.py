@@ -14,6 +14,7 @@ from ..node import refusals
 from ..node.limits import CallerLimits
 
 MIB = 1 << 20
+MESSAGE_MAX = 4 * MIB  # As gRPC sends and takes it.
 STRANGERS = 8
 # Reads that compute for long on a thread, which shares the interpreter with the loop.
 COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})

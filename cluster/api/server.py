@@ -30,7 +30,7 @@ from .admin import ClusterCalls
 from .auth import AccessCheck
 from .backup_calls import BackupCalls
 from .call import Call
-from .caller_limits import CallerShare, CallerShares
+from .caller_limits import MESSAGE_MAX, CallerShare, CallerShares
 from .cluster_status import StatusView
 from .events import EventCalls
 from .forward import ForwardPeers
@@ -49,7 +49,6 @@ from .wait_run import RunWaits
 from .worker_streams import LOOK_S, Work
 from .worker_unary import WorkerCalls
 
-MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
 # Calls that may wait to be heard. Each has 14 KB, and up to 50 KB with as many headers as may be:
 # whoever begins calls and resets them at once fills this and no more.

@@ -26,7 +26,7 @@ from ..node import refusals
 from ..node.backoff import backoff
 from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
-from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, CallerShares
+from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, MESSAGE_MAX, CallerShares
 from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
 from .node_port import NodePort, StateAnswer
@@ -238,6 +238,8 @@ class Calls:
         if call.hides and found is None:
             hide(answer)
         data = answer.SerializeToString()
+        if len(data) > MESSAGE_MAX:
+            raise too_large(method, len(data))
         return ForwardedAnswer(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
 
     async def _read(
@@ -283,6 +285,19 @@ def wants_less(request: Message) -> bool:
     """Whether any node may answer a read."""
     read = getattr(request, "read", None)
     return read is not None and read.consistency == common_pb2.CONSISTENCY_STALE
+
+
+def too_large(method: Method, size: int) -> Refused:
+    """An answer that gRPC would not send, which it would say in words of its own."""
+    hint = "ask for less: a smaller page, a narrower filter, or one item"
+    if not method.harmless:
+        hint = "this was done; read what came of it"
+    return Refused.because(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"{method.name}: the answer has {size} bytes, and a message has {MESSAGE_MAX} at most; "
+        f"{hint}",
+        limit="answer", maximum=MESSAGE_MAX, actual=size,
+    )  # fmt: skip
 
 
 def refuse(context: Context, rejection: Rejection, trailing: Pairs) -> None:

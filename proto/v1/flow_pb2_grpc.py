@@ -73,7 +73,7 @@ class FlowServiceServicer(object):
 
     def GetGraph(self, request, context):
         """The jobs around one job: all it depends on and all that depend on it. Refused with
-        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs).
+        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

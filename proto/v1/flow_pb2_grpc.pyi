@@ -41,7 +41,7 @@ class FlowServiceStub:
     """
     GetGraph: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]
     """The jobs around one job: all it depends on and all that depend on it. Refused with
-    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs).
+    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
     """
 
 @_typing.type_check_only
@@ -57,7 +57,7 @@ class FlowServiceAsyncStub(FlowServiceStub):
     """
     GetGraph: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]  # type: ignore[assignment]
     """The jobs around one job: all it depends on and all that depend on it. Refused with
-    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs).
+    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
     """
 
 class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -88,7 +88,7 @@ class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_flow_pb2.Graph, _abc.Awaitable[_flow_pb2.Graph]]:
         """The jobs around one job: all it depends on and all that depend on it. Refused with
-        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs).
+        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
         """
 
 def add_FlowServiceServicer_to_server(servicer: FlowServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,6 +12,7 @@ from ..core.rejection import Reason, Refused
 from ..flows import graph, waves
 from ..flows.waves import Wave
 from ..model import keys
+from ..model.entities import Job
 from ..model.record import FlowRecord, JobRecord, RunRecord, StepRecord
 from ..model.view import View
 from ..model.workers import Workers
@@ -220,18 +221,18 @@ def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
 
 def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -> flow_pb2.Graph:
     """All that a job depends on, and all that depends on it."""
-    job = find(view, request.namespace, request.job)
-    jid, around = job.jid, {job.jid: job.definition}
-    _gather(view, jid, around, _upstream_of)
-    _gather(view, jid, around, lambda view, other, _: graph.downstream_of(view, other))
+    around = _Surroundings(view, find(view, request.namespace, request.job))
+    around.gather(_upstream_of)
+    around.gather(lambda view, other, _: graph.downstream_of(view, other))
     answer = flow_pb2.Graph()
-    present = dict[int, JobRecord | None](around)
-    for number in _sorted(view, {number: present[number] for number in sorted(around)}):
-        record = around[number]
+    jobs = around.jobs
+    present = dict[int, JobRecord | None](jobs)
+    for number in _sorted(view, {number: present[number] for number in sorted(jobs)}):
+        record = jobs[number]
         answer.jobs.append(record.name)
         for dependency in record.template.spec.upstream.jobs:
             source = graph.jid_named(view, keys.namespace_of(number), dependency.job)
-            if source in around:
+            if source in jobs:
                 answer.edges.add(
                     upstream=dependency.job, downstream=record.name,
                     condition=dependency.condition or SUCCESS,
@@ -245,22 +246,38 @@ def _upstream_of(view: View, jid: int, job: JobRecord) -> list[int]:
     return [source for source in found if source is not None]
 
 
-def _gather(
-    view: View, jid: int, around: dict[int, JobRecord], step: Callable[..., list[int]]
-) -> None:
-    """Walk one way from a job, through each job once."""
-    seen, waiting = {jid}, [jid]
-    while waiting:
-        at = waiting.pop()
-        for other in step(view, at, around[at]):
-            if other in seen:
-                continue
-            seen.add(other)
-            around[other] = view.need(keys.job(other), JobRecord)
-            waiting.append(other)
-            if len(around) > limits.GRAPH_JOBS:
-                raise Refused.because(
-                    Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                    f"over {limits.GRAPH_JOBS} jobs lie around this one; that is the most",
-                    limit="graph_jobs", maximum=limits.GRAPH_JOBS, actual=len(around),
-                )  # fmt: skip
+class _Surroundings:
+    """The jobs around one job, with a bound on them and on what they are linked by."""
+
+    def __init__(self, view: View, job: Job) -> None:
+        self.view, self.start = view, job.jid
+        self.jobs = {job.jid: job.definition}
+        self.links = len(job.definition.template.spec.upstream.jobs)
+
+    def gather(self, step: Callable[[View, int, JobRecord], list[int]]) -> None:
+        """Walk one way from the job, through each job once."""
+        seen, waiting = {self.start}, [self.start]
+        while waiting:
+            at = waiting.pop()
+            for other in step(self.view, at, self.jobs[at]):
+                if other not in seen:
+                    seen.add(other)
+                    self._add(other)
+                    waiting.append(other)
+
+    def _add(self, jid: int) -> None:
+        record = self.view.need(keys.job(jid), JobRecord)
+        self.jobs[jid] = record
+        self.links += len(record.template.spec.upstream.jobs)
+        self._need_room("graph_jobs", "jobs lie", len(self.jobs), limits.GRAPH_JOBS)
+        self._need_room("graph_links", "links lie", self.links, limits.GRAPH_LINKS)
+
+    def _need_room(self, limit: str, what: str, actual: int, maximum: int) -> None:
+        if actual > maximum:
+            raise Refused.because(
+                Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                f"over {maximum} {what} around '{self.jobs[self.start].name}', and a graph shows "
+                f"{maximum} at most; ask for one with fewer around it, or read its own links "
+                "with GetJob",
+                limit=limit, maximum=maximum, actual=actual,
+            )  # fmt: skip

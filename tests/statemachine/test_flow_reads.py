@@ -6,7 +6,8 @@ import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, run_pb2
 from raftsched.statemachine.core import limits
-from raftsched.statemachine.core.rejection import Reason
+from raftsched.statemachine.core.rejection import Reason, Rejection
+from raftsched.statemachine.reads.reads import read
 
 from .asking import ask, pages, refuse
 from .driver import DAY_MS, SECOND_MS, Machine, cut_off, job_of
@@ -297,3 +298,21 @@ def test_a_graph_that_is_too_large_is_refused(
     request = flow_pb2.GetGraphRequest(job="root")
 
     assert refuse(machine, request) == Reason.ERROR_REASON_LIMIT_EXCEEDED
+
+
+def test_a_graph_of_too_many_links_is_refused_before_it_is_gathered(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diamond(machine)  # Four jobs and four links.
+    request = flow_pb2.GetGraphRequest(job="left")
+    monkeypatch.setattr(limits, "GRAPH_LINKS", 3)
+    assert list(ask(machine, request, flow_pb2.Graph).jobs) == ["root", "left", "join"]
+    monkeypatch.setattr(limits, "GRAPH_LINKS", 2)
+
+    refusal = read(machine.view(), request)
+
+    assert isinstance(refusal, Rejection)
+    assert refusal.reason == Reason.ERROR_REASON_LIMIT_EXCEEDED
+    assert refusal.values == {"limit": "graph_links", "maximum": "2", "actual": "3"}
+    assert "over 2 links lie around 'left'" in refusal.message
+    assert "GetJob" in refusal.message

@@ -24,7 +24,7 @@ from raftsched.statemachine.reads.reads import READS
 from raftsched.statemachine.rules import RULES
 
 from .conftest import Served, Start
-from .fake import World
+from .fake import Answer, World
 from .talk import Anything, Refusal, create, handler_job, refused, trailing_of, until
 
 STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
@@ -145,6 +145,42 @@ async def test_a_message_over_4_mib_is_refused_with_its_size(start: Start) -> No
     found = await refused(call(b"x" * 5_000_000))
     assert found.code == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "5000000 vs. 4194304" in found.message
+
+
+async def test_an_answer_over_4_mib_is_our_own_refusal_with_what_to_do(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, follower = await start("a"), await start("b")
+
+    async def large(*_: object) -> Answer:
+        return Answer(job_pb2.Job(name="x" * 5_000_000), 1, 0)
+
+    monkeypatch.setattr(leader.node, "read", large)
+    for served in (leader, follower):
+        found = await refused(jobs(served).GetJob(job_pb2.GetJobRequest(job="report")))
+        assert (found.code, found.reason) == (
+            grpc.StatusCode.INVALID_ARGUMENT, "LIMIT_EXCEEDED"
+        )  # fmt: skip
+        assert found.values == {"limit": "answer", "maximum": "4194304", "actual": "5000005"}
+        assert found.message == (
+            "JobService/GetJob: the answer has 5000005 bytes, and a message has 4194304 at most; "
+            "ask for less: a smaller page, a narrower filter, or one item"
+        )
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_write_whose_answer_is_over_4_mib_says_that_it_was_done(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+
+    async def large(*_: object) -> job_pb2.Job:
+        return job_pb2.Job(name="x" * 5_000_000)
+
+    monkeypatch.setattr(served.node, "write", large)
+    found = await refused(jobs(served).CreateJob(create("report")))
+    assert found.reason == "LIMIT_EXCEEDED"
+    assert "this was done" in found.message
 
 
 async def test_a_call_whose_write_is_not_confirmed_ends_with_a_name_in_time(
