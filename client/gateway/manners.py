@@ -22,6 +22,9 @@ EVENTS = "text/event-stream"
 # A node takes so much metadata, the names of it and some others included.
 TOKEN_MAX = 7_000
 SINGLE = ("Authorization", "Idempotency-Key")
+# What tools send of a body whose type nobody has named; and what browsers alone send.
+UNNAMED = ("", "application/x-www-form-urlencoded")
+BROWSERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
 EXPOSED = (
     "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms, "
@@ -69,10 +72,16 @@ def problem_type(headers: Headers) -> str:
 
 
 def check_content(headers: Headers) -> None:
-    """Refuse a body that is no JSON, before it is read."""
+    """Refuse a body that is no JSON, before it is read.
+
+    `curl -d` calls all that it sends a form, and other tools name no type: that is taken as JSON
+    where no browser sends it. A page may send forms anywhere without asking first.
+    """
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     coding = headers.get("content-encoding", "identity").strip().lower()
-    if media != JSON and not (media.startswith("application/") and media.endswith("+json")):
+    is_json = media == JSON or (media.startswith("application/") and media.endswith("+json"))
+    by_browser = any(name in headers for name in BROWSERS)
+    if not is_json and (by_browser or media not in UNNAMED):
         raise GatewayRefusal(
             "MEDIA_UNSUPPORTED",
             f"the body is {media or 'of no type'}; send JSON with Content-Type: {JSON}",

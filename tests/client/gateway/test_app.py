@@ -211,9 +211,21 @@ async def send(gateway: Served, data: bytes, **headers: str) -> Got:
         return Got(answer.status, {}, await answer.json(content_type=None))
 
 
+async def test_what_curl_sends_is_taken_as_json_and_not_from_a_browser(gateway: Served) -> None:
+    form = "application/x-www-form-urlencoded"
+    body = json.dumps({"name": "daily", "cron": "0 9 * * *", "callback_url": "http://x/"}).encode()
+
+    assert (await send(gateway, body, Content_Type=form)).status == 201
+    words = await send(gateway, b"name=daily", Content_Type=form)
+    assert (words.status, words.reason) == (400, "REQUEST_MALFORMED")
+    for header in ({"Origin": gateway.url}, {"Sec_Fetch_Site": "cross-site"}):
+        got = await send(gateway, body, Content_Type=form, **header)
+        assert (got.status, got.reason) == (415, "MEDIA_UNSUPPORTED")
+
+
 async def test_a_body_must_be_json(gateway: Served) -> None:
     body = json.dumps(JOB).encode()
-    for media in ("text/plain", "application/x-www-form-urlencoded", "application/octet-stream"):
+    for media in ("text/plain", "multipart/form-data", "application/octet-stream"):
         got = await send(gateway, body, Content_Type=media)
         assert (got.status, got.reason) == (415, "MEDIA_UNSUPPORTED")
     zipped = await send(gateway, body, Content_Type="application/json", Content_Encoding="gzip")
