@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TypeVar
 
 from ...proto.v1 import worker_pb2
@@ -70,6 +71,16 @@ def extension(session: WorkerSession, request: worker_pb2.ExtendRequest) -> Pend
         session.sink.acks([ack])
 
     return PendingRequest(request, answer, sent_again, sure=True)
+
+
+def unreported(
+    session: WorkerSession, stops: Sequence[worker_pb2.Stop]
+) -> Sequence[worker_pb2.Stop]:
+    """The stops without those of leases whose result waits: its acknowledgement is the answer."""
+    if not stops or not session.results:
+        return stops
+    waiting = {result.token for result in session.results}
+    return [stop for stop in stops if stop.kind != LOST or stop.token not in waiting]
 
 
 def sent_again() -> None:

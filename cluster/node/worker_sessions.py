@@ -284,8 +284,8 @@ class WorkerSessions:
     def _resume(self, session: WorkerSession, request: Resume) -> PendingRequest:
         def answer(resumed: object) -> None:
             assert isinstance(resumed, Resumed)
-            if resumed.stops:
-                session.sink.stops(resumed.stops)
+            if stops := worker_reports.unreported(session, resumed.stops):
+                session.sink.stops(stops)
             if session.resume is not request:
                 # A newer hello has its own answer to come.
                 return

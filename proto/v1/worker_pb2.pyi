@@ -97,7 +97,8 @@ class WorkerHello(_message.Message):
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
         """For Work: all leases whose end was not acknowledged yet, those that it still works on and
-        those whose report was sent or waits to be sent. Those it may not keep come back in `stops`.
+        those whose report was sent or waits to be sent. Those it may not keep come back in `stops`,
+        save for those whose report is in the same frame: the acknowledgement is the one answer.
         Leases of the session that are not listed never reached it, so they end, and their runs go back
         to the queue, not counted. Those of namespaces that the access token is not for are answered
         as if there were no such runs. At most 10,000. For Lease: ignored.

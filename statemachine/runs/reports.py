@@ -7,7 +7,7 @@ answered LEASE_LOST and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
@@ -268,7 +268,7 @@ def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(report.run)
     run = view.find_run(place) if place else None
     if run is None or run.record.token != report.token or run.record.phase != LEASED:
-        refusal = lost(report.run, report.token, _last_of(view, place, run) if place else None)
+        refusal = lost(report.run, report.token, last_of(view, place, run) if place else None)
         return Ack(token=report.token, reason=refusal.word, message=refusal.message)
     if len(report.checkpoint) > limits.CHECKPOINT_BYTES:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(report.checkpoint))
@@ -298,7 +298,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
         raise rejection.Refused(no_run(request.run))
     run = view.find_run(place)
     if run is None or run.record.token != request.token or run.record.phase != LEASED:
-        record = _last_of(view, place, run)
+        record = last_of(view, place, run)
         found = no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
     by_ms = ms_or(request, "by", 0)
@@ -318,7 +318,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     return answer
 
 
-def _last_of(view: View, place: tuple[int, int], run: Run | None) -> RunRecord | None:
+def last_of(view: View, place: tuple[int, int], run: Run | None) -> RunRecord | None:
     """What is known of a run: where it stands, or how it ended."""
     return run.record if run is not None else view.get(keys.ended(*place), RunRecord)
 
@@ -327,16 +327,23 @@ def _stale(
     view: View, place: tuple[int, int], run: Run | None, result: worker_pb2.Result
 ) -> rejection.Rejection | None:
     """A result without a live lease: fine if it is the one that was recorded."""
-    record = _last_of(view, place, run)
+    record = last_of(view, place, run)
     if record is None:
         return no_run(result.run)
     kind = result.WhichOneof("end")
-    if kind == "success" and record.phase == SUCCEEDED and record.token == result.token:
+    if kind == "success" and _succeeded(record, result.token):
         return None
-    ends = RECORDED.get(str(kind), ())
-    if any(past.token == result.token and past.end in ends for past in record.attempts):
+    if _has_end(record, result.token, RECORDED.get(str(kind), ())):
         return None
     return lost(result.run, result.token, record)
+
+
+def _succeeded(run: RunRecord, token: int) -> bool:
+    return run.phase == SUCCEEDED and run.token == token
+
+
+def _has_end(run: RunRecord, token: int, ends: Collection[int]) -> bool:
+    return any(past.token == token and past.end in ends for past in run.attempts)
 
 
 def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
@@ -347,6 +354,17 @@ def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
         f"the lease {token} of run {run_id} has ended (the run is {state}, its last token "
         f"{current}); stop the work, nothing was recorded",
         {"run": run_id, "token": str(token), "current_token": str(current), "state": state},
+    )
+
+
+def ended(run_id: str, token: int, run: RunRecord | None) -> str:
+    """What a worker hears of a lease that it lists and that has ended."""
+    if run is None or not (_succeeded(run, token) or _has_end(run, token, (Attempt.END_FAILED,))):
+        return lost(run_id, token, run).message
+    state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
+    return (
+        f"the lease {token} of run {run_id} has ended as its worker reported (the run is {state}, "
+        f"its last token {run.token}); that was recorded, and there is nothing left to do"
     )
 
 

@@ -106,6 +106,26 @@ def test_a_worker_is_told_what_it_may_not_keep(machine: Machine) -> None:
     assert all(stop.message for stop in answer.stops)
 
 
+def test_a_listed_lease_that_ended_as_its_worker_reported_says_that_this_was_recorded(
+    machine: Machine,
+) -> None:
+    well, badly, elsewhere = leased(machine, 3)
+    machine.succeed(well)
+    machine.fail(badly)
+    machine.do(run_pb2.TerminateRunRequest(run=elsewhere.run))
+
+    first, second, third = hello(machine, well, badly, elsewhere).stops
+
+    assert first.message == (
+        f"the lease {well.token} of run {well.run} has ended as its worker reported (the run is "
+        f"SUCCEEDED, its last token {well.token}); that was recorded, and there is nothing left "
+        "to do"
+    )
+    assert "as its worker reported" in second.message
+    assert f"its last token {elsewhere.token}" in third.message
+    assert "nothing was recorded" in third.message
+
+
 def test_the_lease_of_another_worker_is_not_kept(machine: Machine) -> None:
     [lease] = leased(machine, 1, worker="w2")
     [mine] = leased(machine, 1, worker="w1")

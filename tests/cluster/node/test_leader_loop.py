@@ -19,7 +19,14 @@ from raftsched.cluster.node.worker_sessions import WorkerSessions
 from raftsched.cluster.raft import faults
 from raftsched.cluster.raft.journal import JournalLimits
 from raftsched.cluster.raft.port import Reply
-from raftsched.proto.v1 import alert_pb2, dead_letter_pb2, job_pb2, queue_pb2, worker_pb2
+from raftsched.proto.v1 import (
+    alert_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    queue_pb2,
+    run_pb2,
+    worker_pb2,
+)
 from raftsched.statemachine import rules
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Share, Steps
@@ -29,7 +36,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.layer import Layer
-from raftsched.statemachine.model.request import FireTimer, FireTimers, Note
+from raftsched.statemachine.model.request import FireTimer, FireTimers, Note, Report
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.reads import reads
 
@@ -714,6 +721,30 @@ def leased(bench: Bench) -> tuple[WorkerSession, Ear, worker_pb2.Result]:
     failure = worker_pb2.Result(run=ear.got[0].run, token=ear.got[0].token)
     failure.failure.error.kind = "busy"
     return session, ear, failure
+
+
+def test_a_listed_lease_whose_result_comes_along_is_answered_once(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 3)
+    for name in ("done", "lost", "silent"):
+        bench.ask(due(name, START_MS))
+    bench.run()
+    done, gone, silent = ear.got
+    bench.ask(Report("", (success(done),)))  # As by the call Complete.
+    for lease in (gone, silent):
+        bench.ask(run_pb2.TerminateRunRequest(run=lease.run))
+    bench.run()
+
+    hello, again = worker_pb2.WorkerHello(worker="w1"), Ear()
+    for lease in (done, gone, silent):
+        hello.held.add(run=lease.run, token=lease.token)
+    session = bench.sessions.open(hello, again, stream=True)
+    session.report([success(done), success(gone)])
+    bench.run()
+
+    assert [(ack.token, ack.reason) for ack in again.acked] == [
+        (done.token, ""), (gone.token, "LEASE_LOST")
+    ]  # fmt: skip
+    assert [stop.token for stop in again.stopped] == [silent.token]
 
 
 def said(lease: worker_pb2.Lease, checkpoint: bytes) -> worker_pb2.ProgressReport:
