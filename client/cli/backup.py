@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import tarfile
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -28,6 +30,13 @@ BYTES_A_SECOND = 1 << 20  # which is far less on any disk.
 MANIFEST = "manifest.json"
 MANIFEST_MAX = 16 << 20
 BLOCK = 1 << 20
+AHEAD_MS = 3_600_000  # A time further ahead than this is pointed out.
+# What a manifest must say, and of what kind.
+KINDS: dict[str, type] = {
+    "cluster": str, "node": str, "revision": int, "fingerprint": str, "time": str, "files": list,
+}  # fmt: skip
+NAMES: dict[type, str] = {str: "text", int: "number", list: "list"}
+COUNTS = ("revision", "jobs", "live_runs")  # Versions before did not count the last two.
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,9 @@ def verify(path: Path, name: str) -> Backup:
                     said = json.loads(body.read(MANIFEST_MAX))
                 else:
                     found[entry.name] = _digest(body)
-        stated = {file["name"]: (file["size"], file["sha256"]) for file in said["files"]}
+        if not found and not said:
+            raise ValueError(f"it holds no file at all in {path.stat().st_size:,} bytes")
+        stated = _stated(said)
         if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
             raise ValueError(f"{wrong[0]} is not as the manifest says")
         texts = {key: said[key] for key in ("cluster", "node", "revision", "fingerprint", "time")}
@@ -133,10 +144,50 @@ def verify(path: Path, name: str) -> Backup:
         raise wrong_use(
             f"cannot read {name}", wrong.strerror or str(wrong), "name a backup file"
         ) from wrong
-    except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
+    except (tarfile.TarError, ValueError) as error:
         raise Trouble(
-            f"the backup {name} is not whole", str(error), "make it again: raftsched cluster backup"
-        ) from error
+            f"the backup {name} is not whole", str(error),
+            "another file, or make it again: raftsched cluster backup",
+        ) from error  # fmt: skip
+
+
+def _stated(said: Any) -> dict[str, tuple[int, str]]:
+    """The files that a manifest names, once all that is shown of it makes sense."""
+    if not said:
+        raise ValueError(f"it was cut off: its {MANIFEST} is missing")
+    if not isinstance(said, dict):
+        raise ValueError(f"its {MANIFEST} is no object but {_short(said)}")
+    for key, kind in KINDS.items():
+        value = said.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"its manifest says {key}: {_short(value)}, which is no {NAMES[kind]}")
+    for key in COUNTS:
+        value = said.get(key, 0)
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(f"its manifest says {key}: {_short(value)}, which is no count")
+    if ahead_ms(said["time"]) is None:
+        raise ValueError(f"its manifest says time: {_short(said['time'])}, which is no time")
+    stated: dict[str, tuple[int, str]] = {}
+    for file in said["files"]:
+        if not isinstance(file, dict) or not file.keys() >= {"name", "size", "sha256"}:
+            raise ValueError(f"its manifest says of a file {_short(file)}, without all it needs")
+        stated[str(file["name"])] = file["size"], file["sha256"]
+    return stated
+
+
+def _short(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)[:80]
+
+
+def ahead_ms(text: str) -> int | None:
+    """How far a time is ahead of this machine's clock; None: it is no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return int((moment.timestamp() - time.time()) * 1000)
 
 
 def put_back(

@@ -256,7 +256,7 @@ def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
     made, access tokens too. Runs that were under way then are done again; times that were missed
     since are treated by each job's misfire policy.
     """
-    from .backup import put_back, verify
+    from .backup import AHEAD_MS, ahead_ms, put_back, verify
 
     said = verify(file, str(file))
     holds = (
@@ -267,7 +267,16 @@ def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
         f"{file}: cluster {said.cluster} at revision {said.revision}, as {said.node} had it at "
         f"{said.time}: {holds}, {said.size / 1e6:,.1f} MB, verified."
     )
-    session.confirm(f"Put it in the place of the state? What came after {said.time} is lost.")
+    if (ahead_ms(said.time) or 0) > AHEAD_MS:
+        session.out.paint(
+            f"Its time, {said.time}, is ahead of this machine's clock: one of the two is wrong. "
+            f"Go by the revision, {said.revision}.",
+            "yellow", err=True,
+        )  # fmt: skip
+    session.confirm(
+        f"Put it in the place of the state? What came after revision {said.revision} "
+        f"({said.time}) is lost."
+    )
     if session.dry_run:
         if not session.out.is_table:
             echo(said.text())

@@ -14,6 +14,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
@@ -183,11 +184,42 @@ def unpack_from(archive: Readable, folder: Path) -> ArchiveManifest:
     except (tarfile.TarError, msgspec.DecodeError, EOFError) as error:
         raise NoBackup(f"it is damaged, or no archive: {error}") from error
     if manifest is None:
-        raise NoBackup("it was cut off: its manifest is missing")
+        holds = f"after {len(found)} files" if found else "and so is all else"
+        raise NoBackup(f"its manifest is missing, {holds}: it was cut off; take another backup")
+    if wrong_value := _wrong_value(manifest):
+        raise NoBackup(f"its manifest says {wrong_value}; take another backup")
     stated = {file.name: (file.size, file.sha256) for file in manifest.files}
     if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
         raise NoBackup(f"{wrong[0]} is not as the manifest says")
     return manifest
+
+
+def _wrong_value(manifest: ArchiveManifest) -> str:
+    """What of a manifest cannot be, as text; empty when all can."""
+    for name in ("format", "term", "revision", "applied_index", "jobs", "live_runs"):
+        value = getattr(manifest, name)
+        if value < 0:
+            return f"{name}: {value}, which is no count"
+    try:
+        datetime.fromisoformat(manifest.time)
+    except ValueError:
+        return f"time: {manifest.time[:40]!r}, which is no time"
+    return ""
+
+
+def mismatch(meta: MetaRecord, manifest: ArchiveManifest) -> str:
+    """How a state is another than its manifest says; empty when it is the one."""
+    stated, held = (
+        (manifest.revision, manifest.fingerprint),
+        (meta.revision, meta.fingerprint.hex()),
+    )
+    if stated == held:
+        return ""
+    return (
+        f"it holds revision {held[0]} with the fingerprint {held[1]}, and its manifest says "
+        f"revision {stated[0]} with {stated[1][:64]!r}: one of the two was changed after it was "
+        "made; take another backup"
+    )
 
 
 def _write(body: IO[bytes], path: Path) -> tuple[int, str]:

@@ -106,11 +106,8 @@ def _replaced(folder: Path, manifest: backup.ArchiveManifest, staged: StagedReco
     store = RocksStore(folder, cache_bytes=CACHE_BYTES)
     try:
         was = read_meta(store)
-        if (was.revision, was.fingerprint.hex()) != (manifest.revision, manifest.fingerprint):
-            raise CannotRestore(
-                f"it holds revision {was.revision}, and its manifest says {manifest.revision}; "
-                "take another backup"
-            )
+        if wrong := backup.mismatch(was, manifest):
+            raise CannotRestore(wrong)
         jobs, live = backup.count(store.scan(keys.USAGE, keys.after(keys.USAGE)))
         what = f"revision {was.revision} of {manifest.time}, cluster {manifest.cluster}"
         meta = recovery.replace(store, staged, what)

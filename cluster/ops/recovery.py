@@ -84,12 +84,8 @@ def restore(config: Config, archive: Path, *, other: bool = False) -> Renewed:
         stack.callback(disk.close)
         state = _opened(stack, config, work, disk)
         meta = state.meta
-        if (meta.revision, meta.fingerprint.hex()) != (manifest.revision, manifest.fingerprint):
-            raise NodeCannotStart(
-                NodeExit.NO_BACKUP,
-                f"{archive} holds revision {meta.revision}, and its manifest says "
-                f"{manifest.revision}; take another backup",
-            )
+        if wrong := backup.mismatch(meta, manifest):
+            raise NodeCannotStart(NodeExit.NO_BACKUP, f"{archive} cannot be put back: {wrong}")
         journal, snapshots = Journal(disk, _limits(config), secrets.token_hex(8)), Snapshots(disk)
         made = _renew(config, journal, snapshots, state, 1, manifest.term + 1)
         # Until now no node starts in this folder: a restore that was cut off is seen by that.

@@ -13,10 +13,14 @@ import pytest
 from click import ClickException
 
 from raftsched.client.cli.backup import verify
+from raftsched.client.cli.exits import Trouble
 
 from .conftest import Cli
 
-SAID = {"cluster": "c", "node": "n1", "revision": 7, "fingerprint": "ab", "time": "t"}
+SAID = {
+    "cluster": "c", "node": "n1", "revision": 7, "fingerprint": "ab",
+    "time": "2026-11-20T00:00:00Z",
+}  # fmt: skip
 
 
 def archive(
@@ -65,6 +69,45 @@ def test_an_archive_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     for path in [*wrong, tmp_path / "text"]:
         with pytest.raises(ClickException, match="is not whole"):
             verify(path, path.name)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"jobs": -1}, "its manifest says jobs: -1, which is no count"),
+        ({"live_runs": "many"}, 'its manifest says live_runs: "many", which is no count'),
+        ({"revision": -3}, "its manifest says revision: -3, which is no count"),
+        ({"revision": None}, "its manifest says revision: null, which is no number"),
+        ({"time": "soon"}, 'its manifest says time: "soon", which is no time'),
+        ({"files": 7}, "its manifest says files: 7, which is no list"),
+        ({"files": [{"name": "x"}]}, 'its manifest says of a file {"name": "x"}, without all'),
+    ],
+)
+def test_a_manifest_that_makes_no_sense_is_refused_with_what_it_says(
+    tmp_path: Path, said: dict[str, Any], why: str
+) -> None:
+    path = archive(tmp_path / "b.tar", FILES, said)
+    with pytest.raises(Trouble) as caught:
+        verify(path, "b.tar")
+    assert why in caught.value.why[0]
+    assert "raftsched cluster backup" in caught.value.then
+
+
+def test_an_archive_of_zeros_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar"
+    path.write_bytes(bytes(20_480))
+    with pytest.raises(Trouble) as caught:
+        verify(path, "b.tar")
+    assert caught.value.why == ["it holds no file at all in 20,480 bytes"]
+
+
+def test_a_backup_from_ahead_of_this_clock_is_pointed_out(cli: Cli, tmp_path: Path) -> None:
+    path = archive(tmp_path / "b.tar", FILES, {"time": "2199-01-01T00:00:00Z"})
+
+    said = cli("cluster", "restore", str(path), "--dry-run")
+
+    assert "2199-01-01T00:00:00Z, is ahead of this machine's clock" in said.output
+    assert "Go by the revision, 7" in said.output
 
 
 def test_what_is_no_archive_leaves_no_file(cli: Cli, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ everywhere."""
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -267,7 +268,15 @@ def test_nothing_that_came_before_is_told_of_the_new_state(tmp_path: Path) -> No
         ({"cluster": "other"}, None, "of the cluster 'other'"),
         ({"feature_level": 5}, None, "made by version 1"),
         ({"format": 2}, None, "made by version 1"),
+        ({"term": -1}, None, "its manifest says term: -1, which is no count; take another"),
+        ({"time": "soon"}, None, "its manifest says time: 'soon', which is no time"),
         ({}, lambda data: data[:-4096], "cut off|damaged"),
+        ({}, lambda data: bytes(len(data)), "its manifest is missing, and so is all else"),
+        (
+            {},
+            lambda data: re.sub(rb'(?<="fingerprint": ").{4}', b"odd!", data),
+            "holds revision 1 with the fingerprint [0-9a-f]{32}.*revision 1 with 'odd!",
+        ),
         ({}, lambda data: data.replace(b"leveldb", b"levelDB"), "not as the manifest says"),
         ({}, lambda data: b"no archive" * 99, "no archive"),
     ],
