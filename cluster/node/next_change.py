@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from ...statemachine.core.limits import CHANGE_ITEMS
-from ...statemachine.model.request import LEFT, FireTimers
+from ...statemachine.model.request import LEFT, FireTimers, Note, Report
 from .alert_work import AlertWork
 from .call_queue import CallQueue
 from .due_times import DueTimes, is_due
@@ -27,6 +27,7 @@ QUICK_S = 0.003
 # Where changes last so long, up to so long, the last one before somebody is due waits for him.
 WAIT_LEAST_MS = 3
 WAIT_S = 0.020
+REPORTED = (Note, Report)  # What workers have said of single runs.
 
 
 class NextChange:
@@ -47,11 +48,14 @@ class NextChange:
         # long the last one of these took to decide, and to its end.
         self._goes_ahead = self._held_others = False
         self._others_s = self._lasts_s = 0.0
+        # Progress that comes in calls and on streams goes first by turns.
+        self._calls_first = False
 
     @property
     def is_empty(self) -> bool:
         """Nothing waits that is not found in the state."""
-        return not (self._carried or self.calls.turns or self._alerts.waits)
+        waits = self._carried or self.calls.turns or self._alerts.waits
+        return not (waits or self._sessions.has_reports)
 
     def clear(self) -> list[PendingRequest]:
         """Leave out what the last change had no room for, and return it."""
@@ -94,8 +98,12 @@ class NextChange:
             return []
         hellos = [one for one in carried if kind_of(one) is WorkKind.HELLOS]
         pending = hellos or self._sessions.hellos(CHANGE_ITEMS)
+        calls, progress = self.calls.take(), self._sessions.progress(CHANGE_ITEMS)
+        self._calls_first = not self._calls_first
         # What workers say goes first. Each kind stands together, since its first is always asked.
-        pending += sorted(self.calls.take(), key=kind_of)
+        pending += sorted(
+            [*calls, *progress] if self._calls_first else [*progress, *calls], key=kind_of
+        )
         if is_due(self._due.later_ms, now_ms):
             pending.append(self._due.fire_later())
         pending += [one for one in carried if kind_of(one) is WorkKind.LATER]
@@ -154,5 +162,10 @@ class NextChange:
 
     def put_back(self, pending: Sequence[PendingRequest]) -> None:
         """These come first in the next change, in this order."""
-        self._carried.extendleft(one for one in reversed(pending) if not one.asked)
+        own = [one for one in pending if not one.asked]
+        for one in own:
+            if isinstance(one.body, REPORTED):
+                # Nothing of it was taken: its session has it again, with what comes meanwhile.
+                one.answer([])
+        self._carried.extendleft(one for one in reversed(own) if not isinstance(one.body, REPORTED))
         self.calls.put_back([one for one in pending if one.asked])

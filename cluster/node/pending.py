@@ -28,6 +28,8 @@ class PendingRequest:
     # The reply must hold though nothing was changed: it is given once it is sure that this node
     # led when it was decided.
     sure: bool = False
+    # Progress of runs whose results come next, which wait for it.
+    ends: bool = False
     # Told the reply while it is on its way, so that less is left to do once it holds.
     pre_serialize: Callable[[object], None] = lambda reply: None
 

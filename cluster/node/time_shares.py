@@ -30,6 +30,7 @@ from ...statemachine.model.request import (
     Resume,
 )
 from .pending import PendingRequest
+from .progress_queue import PROGRESS_BYTES
 
 
 class WorkKind(IntEnum):
@@ -41,6 +42,8 @@ class WorkKind(IntEnum):
     DUE = auto()
     # What workers hold that come to this leader: any number of them, with thousands of leases each.
     HELLOS = auto()
+    # How far runs are: nobody waits for it, and a newer word replaces an older one.
+    PROGRESS = auto()
     # What callers ask for.
     CALLS = auto()
     # What can wait: the rest of backfills, waves and deletions, and a look at the alerts.
@@ -49,7 +52,7 @@ class WorkKind(IntEnum):
 
 
 # Who waits for nothing that is due, and is waited for by what is.
-OTHERS = (WorkKind.HELLOS, WorkKind.CALLS, WorkKind.LATER)
+OTHERS = (WorkKind.HELLOS, WorkKind.PROGRESS, WorkKind.CALLS, WorkKind.LATER)
 UNTIL_DUE = 0.25  # Of the time until somebody is due: what others may fill of it.
 
 
@@ -71,6 +74,7 @@ TIMES: dict[Haste, Times] = {
         WorkKind.REPORTS: (0.010, 0.010),
         WorkKind.DUE: (0.008, 0.020),
         WorkKind.HELLOS: (0.004, 0.020),
+        WorkKind.PROGRESS: (0.004, 0.020),
         WorkKind.CALLS: (0.004, 0.020),
         WorkKind.LATER: (0.004, 0.024),
         WorkKind.GRANT: (0.008, 0.030),
@@ -80,6 +84,7 @@ TIMES: dict[Haste, Times] = {
         WorkKind.REPORTS: (0.010, 0.0),
         WorkKind.DUE: (0.008, 0.020),
         WorkKind.HELLOS: (0.004, 0.0),
+        WorkKind.PROGRESS: (0.004, 0.0),
         WorkKind.CALLS: (0.004, 0.0),
         WorkKind.LATER: (0.004, 0.0),
         WorkKind.GRANT: (0.008, 0.030),
@@ -88,16 +93,19 @@ TIMES: dict[Haste, Times] = {
         WorkKind.REPORTS: (0.002, 0.0),
         WorkKind.DUE: (0.002, 0.004),
         WorkKind.HELLOS: (0.002, 0.004),
+        WorkKind.PROGRESS: (0.002, 0.0),
         WorkKind.CALLS: (0.002, 0.0),
         WorkKind.LATER: (0.002, 0.0),
         WorkKind.GRANT: (0.002, 0.007),
     },
 }
-# What some may write where somebody waits, since a change of many bytes takes long to agree on.
+# What some may write where somebody waits, since a change of many bytes takes long to agree on; and
+# progress in any case, since there may be any amount of it.
+_PROGRESS = {WorkKind.PROGRESS: PROGRESS_BYTES}
 BYTES: dict[Haste, dict[WorkKind, int]] = {
-    Haste.NOBODY: {},
-    Haste.MANY_DUE: {WorkKind.CALLS: 256 << 10, WorkKind.LATER: 256 << 10},
-    Haste.OTHERS: {WorkKind.CALLS: 128 << 10, WorkKind.LATER: 128 << 10},
+    Haste.NOBODY: _PROGRESS,
+    Haste.MANY_DUE: {**_PROGRESS, WorkKind.CALLS: 256 << 10, WorkKind.LATER: 256 << 10},
+    Haste.OTHERS: {**_PROGRESS, WorkKind.CALLS: 128 << 10, WorkKind.LATER: 128 << 10},
 }
 
 
@@ -107,14 +115,13 @@ LEAST = {WorkKind.REPORTS: 32, WorkKind.DUE: 32}
 LEAST_S = 0.006
 
 
-# What a worker without a stream says in a call.
-SAID = frozenset((Note, Report))
-
-
 def kind_of(part: PendingRequest) -> WorkKind:
     body = part.body
+    if isinstance(body, Note):
+        return WorkKind.REPORTS if part.ends else WorkKind.PROGRESS
     if part.asked:
-        return WorkKind.REPORTS if body.__class__ in SAID else WorkKind.CALLS
+        # A worker without a stream says in a call how attempts ended.
+        return WorkKind.REPORTS if isinstance(body, Report) else WorkKind.CALLS
     if isinstance(body, FireTimers):
         return WorkKind.LATER if body.later else WorkKind.DUE
     if isinstance(body, Grant):

@@ -27,7 +27,7 @@ def report(session: WorkerSession, results: tuple[worker_pb2.Result, ...]) -> Pe
         if len(acks) < len(results):
             # The change was full.
             session.results.extendleft(reversed(results[len(acks) :]))
-            session.sessions.reported(session)
+            session.sessions.reported(session, first=not acks)
 
     def pre_serialize(acks: object) -> None:
         assert isinstance(acks, list)
@@ -40,7 +40,11 @@ def report(session: WorkerSession, results: tuple[worker_pb2.Result, ...]) -> Pe
     )  # fmt: skip
 
 
-def note(session: WorkerSession, notes: tuple[worker_pb2.ProgressReport, ...]) -> PendingRequest:
+def note(
+    session: WorkerSession, notes: tuple[worker_pb2.ProgressReport, ...], *, ends: bool = False
+) -> PendingRequest:
+    """`ends`: the results of these runs are to come next."""
+
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
         run_of = {note.token: note.run for note in notes}
@@ -52,10 +56,10 @@ def note(session: WorkerSession, notes: tuple[worker_pb2.ProgressReport, ...]) -
         if stops:
             session.sink.stops(stops)
         if len(acks) < len(notes):
-            session.note_again(notes[len(acks) :])
+            session.note_again(notes[len(acks) :], first=not acks)
 
     return PendingRequest(
-        Note(session.worker, notes), answer, sent_again, items=len(notes), sure=True
+        Note(session.worker, notes), answer, sent_again, items=len(notes), sure=True, ends=ends
     )
 
 
@@ -93,9 +97,3 @@ def take(line: deque[T], most: int) -> list[T]:
         line.clear()
         return taken
     return [line.popleft() for _ in range(most)]
-
-
-def take_notes(
-    notes: dict[int, worker_pb2.ProgressReport], most: int
-) -> list[worker_pb2.ProgressReport]:
-    return [notes.pop(token) for token in list(notes)[:most]]

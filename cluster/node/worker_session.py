@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -28,7 +28,9 @@ class SessionOwner(Protocol):
 
     def offer(self, session: WorkerSession, *, fresh: bool = True) -> None: ...
 
-    def reported(self, session: WorkerSession) -> None: ...
+    def reported(self, session: WorkerSession, *, first: bool = False) -> None: ...
+
+    def noted(self, session: WorkerSession, *, first: bool = False) -> None: ...
 
     def queue_hello(self, session: WorkerSession) -> None: ...
 
@@ -70,7 +72,7 @@ class WorkerSession:
     caller: str = ""
     results: deque[worker_pb2.Result] = field(default_factory=deque)
     # By token: of several words about one lease the last one counts.
-    notes: dict[int, worker_pb2.ProgressReport] = field(default_factory=dict)
+    notes: OrderedDict[int, worker_pb2.ProgressReport] = field(default_factory=OrderedDict)
     extensions: deque[worker_pb2.ExtendRequest] = field(default_factory=deque)
 
     @property
@@ -108,14 +110,35 @@ class WorkerSession:
             if before is None and len(self.notes) >= WAITING_MAX:
                 raise backlog_full(f"{WAITING_MAX} progress reports of one worker wait already")
             self.notes[report.token] = report if before is None else merged(before, report)
-        self.sessions.reported(self)
+        self.sessions.noted(self)
 
-    def note_again(self, reports: Iterable[worker_pb2.ProgressReport]) -> None:
-        """These found no room in a change; what was said since then stands over them."""
-        for report in reports:
+    def note_again(self, reports: Sequence[worker_pb2.ProgressReport], *, first: bool) -> None:
+        """These found no room in a change, and come first in the next one; what was said since then
+        stands over them. `first`: none of them did, so the session has its turn still."""
+        for report in reversed(reports):
             after = self.notes.get(report.token)
             self.notes[report.token] = report if after is None else merged(report, after)
-        self.sessions.reported(self)
+            self.notes.move_to_end(report.token, last=False)
+        self.sessions.noted(self, first=first)
+
+    def take_notes(
+        self, most: int, most_bytes: int
+    ) -> tuple[tuple[worker_pb2.ProgressReport, ...], int]:
+        """At most so many, until they have so many bytes; how many they have."""
+        taken: list[worker_pb2.ProgressReport] = []
+        size = 0
+        while self.notes and len(taken) < most and size < most_bytes:
+            _, report = self.notes.popitem(last=False)
+            taken.append(report)
+            size += report.ByteSize()
+        return tuple(taken), size
+
+    def notes_of(
+        self, results: Iterable[worker_pb2.Result]
+    ) -> tuple[worker_pb2.ProgressReport, ...]:
+        """What was said of runs before they ended, taken."""
+        taken = (self.notes.pop(result.token, None) for result in results)
+        return tuple(report for report in taken if report is not None)
 
     def drain(self, reason: str) -> None:
         """It takes no more leases, as long as the session stands; the first reason stays."""

@@ -25,6 +25,7 @@ from .hello import take_held
 from .limits import HEARTBEAT_MS
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
+from .progress_queue import ProgressQueue
 from .refusals import backlog_full, session_lapsed, session_taken_over
 from .tenant_room import TenantRoom
 from .worker_session import REPORTS, WorkerSession, kind_of_worker
@@ -58,8 +59,10 @@ class WorkerSessions:
         self.connected = WorkerCounts()
         # The one that was silent for longest is first.
         self._heard: OrderedDict[WorkerSession, None] = OrderedDict()
-        # Those that have said something that waits for a change.
+        # Those that have said how attempts ended, or ask for more time.
         self._reporting: OrderedDict[WorkerSession, None] = OrderedDict()
+        # Those that have said how far attempts are.
+        self._noting = ProgressQueue()
         # Those whose hello waits for one, by caller; whose turn it is, is first.
         self._hellos: OrderedDict[str, OrderedDict[WorkerSession, None]] = OrderedDict()
         # Those that would take leases.
@@ -119,8 +122,15 @@ class WorkerSessions:
             self.offers.fresh = True
             self.wake()
 
-    def reported(self, session: WorkerSession) -> None:
+    def reported(self, session: WorkerSession, *, first: bool = False) -> None:
+        """It waits behind the others, or ahead of them since a change had no room for it."""
         self._reporting[session] = None
+        if first:
+            self._reporting.move_to_end(session, last=False)
+        self.wake()
+
+    def noted(self, session: WorkerSession, *, first: bool = False) -> None:
+        self._noting.add(session, first=first)
         self.wake()
 
     def queue_hello(self, session: WorkerSession) -> None:
@@ -142,7 +152,8 @@ class WorkerSessions:
     # What the leader's loop asks.
 
     def reports(self, most: int) -> list[PendingRequest]:
-        """What workers have said, at most so many words, each worker in turn.
+        """What workers have said of the end of attempts, and who asks for more time: at most so
+        many words, each worker in turn.
 
         How an attempt ended comes behind all else that was said of it: it would be too late then.
         """
@@ -155,17 +166,25 @@ class WorkerSessions:
             while session.extensions and most > 0:
                 most -= 1
                 parts.append(worker_reports.extension(session, session.extensions.popleft()))
-            if session.notes and most > 0:
-                notes = tuple(worker_reports.take_notes(session.notes, min(most, REPORTS)))
-                most -= len(notes)
-                parts.append(worker_reports.note(session, notes))
-            if session.results and most > 0 and not session.notes:
+            if session.results and most > 0:
                 results = tuple(worker_reports.take(session.results, min(most, REPORTS)))
                 most -= len(results)
+                if notes := session.notes_of(results):
+                    most -= len(notes)
+                    parts.append(worker_reports.note(session, notes, ends=True))
                 parts.append(worker_reports.report(session, results))
-            if session.results or session.extensions or session.notes:
+            if session.results or session.extensions:
                 self._reporting[session] = None
         return parts
+
+    @property
+    def has_reports(self) -> bool:
+        """Somebody has said something that waits for a change."""
+        return bool(self._reporting or self._noting)
+
+    def progress(self, most: int) -> list[PendingRequest]:
+        """What workers have said of how far attempts are."""
+        return self._noting.take(most)
 
     def hellos(self, most: int) -> list[PendingRequest]:
         """What workers hold, at most so many leases, each caller in turn. One that is being granted
@@ -237,6 +256,7 @@ class WorkerSessions:
         self.connected.clear()
         self._heard.clear()
         self._reporting.clear()
+        self._noting.clear()
         self._hellos.clear()
         self.offers.clear()
         self._lapsing.clear()
@@ -295,6 +315,7 @@ class WorkerSessions:
                 return
             if session.has_reports:
                 self.reported(session)
+                self.noted(session)
             if session.credits:
                 self.offer(session)
 

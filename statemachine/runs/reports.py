@@ -274,6 +274,7 @@ def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(report.checkpoint))
         return Ack(token=report.token, reason=refusal.word, message=refusal.message)
     record = view.change_run(run)
+    before = len(record.checkpoint) + len(record.log_tail)
     if report.HasField("progress"):
         record.progress = ProgressRecord(
             done=report.progress.done,
@@ -283,8 +284,10 @@ def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
         )
     if report.checkpoint:
         record.checkpoint = report.checkpoint
-        view.weigh(len(report.checkpoint))
-    _note_log(view, record, report.log_tail)
+    if report.log_tail:
+        record.log_tail = report.log_tail[-limits.LOG_TAIL_BYTES :]
+    # The record is weighed as it was: what it had is replaced.
+    view.weigh(len(record.checkpoint) + len(record.log_tail) - before)
     if record.heard_at_ms:
         # The timer is not moved for each word: when it fires, it looks when the last one came.
         record.heard_at_ms = view.now_ms
