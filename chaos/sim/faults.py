@@ -11,11 +11,11 @@ from ...cluster.raft.raft import Raft
 from ...cluster.raft.record import HEADER_BYTES, SEAL
 from ...cluster.raft.segment import SUFFIX, read
 from .disk import SimDisk
+from .node import LATER_KIND, SimNode
 from .world import SimViolation
 
 if TYPE_CHECKING:
     from .cluster import SimCluster
-    from .node import SimNode
 
 
 class Faults:
@@ -166,7 +166,7 @@ class Faults:
             self.world.fault(f"{node.name} writes an entry of a later release")
             core = node.core
             body = b'{"id":"later-%d","key":"later","add":"y"}' % core.journal.last_index
-            core.proposals.add(16, body, lambda _: None)
+            core.proposals.add(LATER_KIND, body, lambda _: None)
             node.poke()
 
     def jump(self) -> None:
@@ -348,7 +348,7 @@ class Faults:
         for node in cluster.nodes.values():
             node.future = node.future or "upgrade" in self.options.faults
             if node.core is not None and node.future:
-                node.core.applying.known_kinds |= {16}
+                node.know_later(node.core)
             if node.core is None and node.life:
                 node.start()
         cores = [n.core for n in cluster.nodes.values() if n.core is not None]

@@ -14,6 +14,7 @@ from ...cluster.raft.message import Introduce, decode, encode
 from ...cluster.raft.outbox import HelperJob
 from ...cluster.raft.port import Machine
 from ...cluster.raft.raft import Raft
+from ...cluster.raft.record import FUTURE
 from .disk import SimDisk
 from .register import Register
 from .world import SimViolation
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .cluster import SimCluster
 
 INBOX_MAX = 5_000
+LATER_KIND = FUTURE[-1]  # Of entries that only a later release knows.
 
 
 class SimNode:
@@ -81,7 +83,7 @@ class SimNode:
             )
             self.lives_applied = self.core.last_applied
             if self.future:
-                self.core.applying.known_kinds |= {16}
+                self.know_later(self.core)
             # A simulated client may raise without ending the node.
             self.core.caller_failed = self.caller_failed  # type: ignore[method-assign]  # See above.
             self.marks = (self.core.node.commit, self.core.last_applied)
@@ -92,6 +94,10 @@ class SimNode:
         self.look_for_rot()
         self.began()
         self.poke()
+
+    def know_later(self, core: Raft) -> None:
+        """Run a later release, which knows a kind of entry more."""
+        core.applying.known_kinds |= {LATER_KIND}
 
     def look_for_rot(self) -> None:
         """Its disk is whole again once it has done away with the damaged snapshot, and has another

@@ -28,8 +28,8 @@ NOOP, COMMAND, CONFIG, VOTE, SEAL, IDENTITY = range(1, 7)
 SWITCH = 16
 # Kinds that later releases may add are stored and passed on, and stop a node that has to apply
 # one; refusing them on the wire would cut a node off instead, without a word.
-FUTURE = range(16, 32)
-ENTRY_KINDS = frozenset({NOOP, COMMAND, CONFIG, *FUTURE})
+FUTURE = range(17, 32)
+ENTRY_KINDS = frozenset({NOOP, COMMAND, CONFIG, SWITCH, *FUTURE})
 
 
 class Entry(NamedTuple):
