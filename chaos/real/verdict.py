@@ -16,6 +16,7 @@ from .lateness import busy, calm, crowded, firsts
 from .violation import Violation
 
 SLOT_S = 0.1
+STEP_LEAST_S = 1.0  # Jobs fire each second, and a node may be back sooner than that.
 LOST = (
     "has no outcome", "lost its run", "is not there", "at the end, and should be", "share the run",
     "which nobody asked for", "was given up",
@@ -96,7 +97,8 @@ def steps(seen: Seen) -> list[dict[str, Any]]:
     begun = list(firsts(seen))
     for fault in seen.faults:
         if fault.what in ("upgrade", "rollback"):
-            within = [one.late_ms for one in begun if fault.began <= one.due_at <= fault.ended]
+            until = max(fault.ended, fault.began + STEP_LEAST_S)
+            within = [one.late_ms for one in begun if fault.began <= one.due_at <= until]
             found.append({
                 "step": fault.what, "node": fault.target, "builds": fault.sign,
                 "s": round(fault.ended - fault.began, 1), "firings": len(within),

@@ -188,7 +188,7 @@ async def test_a_state_that_cannot_be_opened_is_set_aside_for_another(tmp_path: 
 async def test_a_bug_while_it_starts_is_one_line_and_no_hang(tmp_path: Path) -> None:
     bug = (
         "from raftsched.cluster.api import server\n"
-        "async def boom(self): raise RuntimeError('a bug')\n"
+        "async def boom(self, *way): raise RuntimeError('a bug')\n"
         "server.Server.start = boom"
     )
 
