@@ -660,8 +660,8 @@ Global___GivenBack: _TypeAlias = GivenBack  # noqa: Y015
 @_typing.final
 class ProgressReport(_message.Message):
     """How far an attempt is. A report waits until what is due and what frees capacity has gone ahead of
-    it. A newer one of the same run replaces what it sets in one that waits, and nothing else of it is
-    lost. A stream that sends more than is written is read more slowly.
+    it. A newer one of the same run replaces what it sets in one that waits, no more is lost.
+    A stream that sends more than is written is read more slowly.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
