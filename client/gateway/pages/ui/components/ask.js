@@ -1,0 +1,98 @@
+// A question in the page before something is done, and doing it: one thing, or all that a filter
+// fits, step by step. What cannot be undone names what it is about and is asked with its count.
+import { html, useEffect, useRef, useState } from "../lib/dom.js";
+import { post, requestId } from "../lib/api.js";
+import { many, number } from "../lib/format.js";
+import { namespace } from "../lib/route.js";
+import { Button } from "./bits.js";
+import { Failed } from "./notes.js";
+
+// `act` is awaited; what it refuses with is shown here, where it was asked for.
+export function Ask({ title, children, yes, kind = "", act, close, ready = true }) {
+  const [state, setState] = useState({ busy: false, error: null });
+  const frame = useRef(null);
+  useEffect(() => {
+    frame.current?.scrollIntoView({ block: "nearest" });
+    frame.current?.querySelector("input, select, textarea, button")?.focus();
+  }, []);
+  const run = async (event) => {
+    event.preventDefault();
+    if (state.busy) return;
+    setState({ busy: true, error: null });
+    try {
+      await act();
+      close();
+    } catch (error) {
+      setState({ busy: false, error });
+    }
+  };
+  return html`<form class="ask ${kind}" ref=${frame} onSubmit=${run} onKeyDown=${(event) => event.key === "Escape" && close()} aria-label=${title}>
+    <h2>${title}</h2>
+    ${children}
+    ${state.error ? html`<${Failed} error=${state.error} />` : ""}
+    <div class="bar">
+      <${Button} type="submit" kind="main ${kind}" disabled=${state.busy || !ready}>${state.busy ? "Working…" : yes}</${Button}>
+      <${Button} onClick=${close}>Not now</${Button}>
+    </div>
+  </form>`;
+}
+
+// Steps of one bulk change; so many at most, then it says that it stopped.
+const STEPS_MAX = 10_000;
+const FAULTS_MAX = 100;
+
+// Do the same to all that fit a filter, by ChangeJobs, ChangeRuns and calls like them. The count is
+// asked first (`validateOnly`), and what was refused is listed.
+export function AskAll({ path, filter, change, title, what, yes, kind = "", body = {}, close, done, children }) {
+  const [state, setState] = useState({ plan: null, error: null, changed: 0, failures: [], failed: 0, stage: "counting" });
+  const stop = useRef(false);
+  const whole = { namespace: namespace(), filter, ...(change ? { change } : {}), ...body };
+  useEffect(() => {
+    post(path, { ...whole, validateOnly: true })
+      .then((plan) => setState((before) => ({ ...before, plan, stage: "asked" })))
+      .catch((error) => setState((before) => ({ ...before, error, stage: "failed" })));
+    return () => { stop.current = true; };
+  }, [path, filter, change, JSON.stringify(body)]);
+
+  const run = async () => {
+    let [token, changed, failed, failures] = ["", 0, 0, []];
+    setState((before) => ({ ...before, stage: "running" }));
+    try {
+      for (let step = 0; step < STEPS_MAX && !stop.current; step += 1) {
+        const answer = await post(path, { ...whole, pageToken: token, requestId: requestId() });
+        changed += Number(answer.changed ?? 0);
+        failed += Number(answer.failed ?? 0);
+        failures = [...failures, ...(answer.failures ?? [])].slice(0, FAULTS_MAX);
+        token = answer.nextPageToken ?? "";
+        setState((before) => ({ ...before, changed, failed, failures }));
+        if (!token) break;
+      }
+      setState((before) => ({ ...before, stage: token ? "stopped" : "done" }));
+      done?.();
+      if (!token && !failed) close();
+    } catch (error) {
+      setState((before) => ({ ...before, error, stage: "failed" }));
+    }
+  };
+
+  const { plan, stage } = state;
+  const count = plan ? `${plan.matchedIsExact ? "" : "at least "}${many(plan.matched ?? 0, what)}` : "…";
+  return html`<div class="ask ${kind}" role="group" aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
+    <h2>${title}: ${count}</h2>
+    ${children}
+    ${plan?.sample?.length ? html`<ul>${plan.sample.map((name) => html`<li><span class="tag">${name}</span></li>`)}${Number(plan.matched) > plan.sample.length ? html`<li class="soft">and more</li>` : ""}</ul>` : ""}
+    ${plan && Number(plan.failed) ? html`<p class="is-bad">${many(plan.failed, what)} of the first step would be refused: ${plan.failures?.[0]?.message}</p>` : ""}
+    ${stage === "running" || stage === "done" || stage === "stopped" ? html`<p role="status">${number(state.changed)} done${state.failed ? `, ${number(state.failed)} refused` : ""}${stage === "running" ? "…" : "."}</p>` : ""}
+    ${state.failures.length ? html`<ul class="lines">${state.failures.map((one) => html`<li><strong>${one.name}</strong><span class="grow">${one.message}</span></li>`)}</ul>` : ""}
+    ${state.error ? html`<${Failed} error=${state.error} />` : ""}
+    <div class="bar">
+      ${stage === "asked" ? html`<${Button} kind="main ${kind}" disabled=${!Number(plan.matched)} onClick=${run}>${yes} ${count}</${Button}>` : ""}
+      <${Button} onClick=${close}>${stage === "asked" || stage === "counting" ? "Not now" : stage === "running" ? "Stop" : "Close"}</${Button}>
+    </div>
+  </div>`;
+}
+
+// The filter that fits exactly what was picked.
+export const anyOf = (field, values) => [...values].map((value) => `${field}="${value}"`).join(" OR ");
+// A filter has at most so many conditions.
+export const PICKED_MAX = 50;

@@ -1,0 +1,84 @@
+// Small parts: times, lengths, ids, numbers, strips, text that is copied with a click.
+import { html, useState } from "../lib/dom.js";
+import { shortened } from "../lib/format.js";
+import { useStore } from "../lib/store.js";
+import { clock, clockTime, exact, length, ms, now, relative, zoneChoice, zoneOf } from "../lib/time.js";
+import { stateWord, tone } from "./state.js";
+
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Pages over plain HTTP have no clipboard of their own: the older way.
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+// Something that a click copies; says so for a moment.
+export function Copy({ text, title, children, kind = "" }) {
+  const [done, setDone] = useState(false);
+  const copy = async (event) => {
+    event.stopPropagation();
+    setDone(await copyText(text));
+    setTimeout(() => setDone(false), 1_200);
+  };
+  return html`<button type="button" class="copy ${kind}" title=${title ?? `${text} (click copies it)`} onClick=${copy}>${done ? "copied" : children}</button>`;
+}
+
+// An instant. `as`: "relative" (3 min ago), "clock" (09:00:00), or "both". The exact one is in the
+// tooltip, and a click copies it. `zone` is the job's own, which counts if that is chosen.
+export function Time({ at, as = "relative", zone = "", empty = "–" }) {
+  useStore(clock, ({ tick }) => (as === "clock" ? 0 : tick));
+  const choice = useStore(zoneChoice, (one) => one.zone);
+  const instant = typeof at === "number" ? at : ms(at);
+  if (instant === undefined || Number.isNaN(instant)) return html`<span class="soft">${empty}</span>`;
+  const shown = zoneOf(choice, zone);
+  const words = as === "relative" ? relative(instant) : clockTime(instant, shown);
+  const whole = exact(instant, shown);
+  const own = zone && zone !== shown ? `\n${exact(instant, zone)} ${zone} (the job's)` : "";
+  const title = `${whole} ${shown}${own}\n${relative(instant)} · click copies it`;
+  return html`<${Copy} text=${new Date(instant).toISOString()} title=${title}><time datetime=${new Date(instant).toISOString()}>${words}</time>${
+    as === "both" ? html` <span class="soft">${relative(instant)}</span>` : ""
+  }</${Copy}>`;
+}
+
+// How long from one instant to another; without the other it goes on.
+export function Length({ from, to, value, fine = false }) {
+  useStore(clock, ({ tick }) => (to || value !== undefined ? 0 : tick));
+  if (value === undefined && !from) return html`<span class="soft">–</span>`;
+  const size = value ?? (ms(to) ?? now()) - ms(from);
+  return html`<span class="nowrap" title="${size} ms">${length(Math.max(0, size), fine)}</span>`;
+}
+
+export const Id = ({ id, most = 28 }) => html`<${Copy} text=${id} kind="mono">${shortened(id, most)}</${Copy}>`;
+
+// The last so many outcomes, oldest first, each a bar whose height and colour say the state.
+export function Strip({ states, slots = 20 }) {
+  const word = states.length ? `${states.length} last: ${counted(states)}` : "no run has ended yet";
+  const none = Math.max(0, slots - states.length);
+  return html`<span class="strip" role="img" aria-label=${word} title=${word}>
+    ${Array.from({ length: none }, () => html`<i class="none"></i>`)}
+    ${states.map((state) => html`<i class="is-${tone(state)}"></i>`)}
+  </span>`;
+}
+
+export function counted(states) {
+  const counts = new Map();
+  for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return [...counts].map(([state, count]) => `${count} ${stateWord(state)}`).join(", ");
+}
+
+export const Meter = ({ part, whole, title }) => html`<div class="meter" title=${title}><i ref=${(bar) => bar && (bar.style.width = `${whole ? Math.min(100, (100 * part) / whole) : 0}%`)}></i></div>`;
+
+export const Labels = ({ labels = {} }) => html`${Object.entries(labels).map(([name, value]) => html`<span class="tag">${name}=${value}</span> `)}`;
+
+// A link that looks and works like a button.
+export const Button = ({ onClick, kind = "", children, disabled, title, pressed, type = "button", label }) => html`<button
+  type=${type} class="button ${kind}" disabled=${disabled} title=${title} aria-pressed=${pressed} aria-label=${label} onClick=${onClick}>${children}</button>`;

@@ -1,0 +1,137 @@
+// The frame of every page: navigation, the pulse, what is chosen for all of them, the keyboard.
+import { answers } from "../lib/api.js";
+import { html, useEffect, useState } from "../lib/dom.js";
+import { number } from "../lib/format.js";
+import { onKeys } from "../lib/keys.js";
+import { pulse } from "../lib/live.js";
+import { useAsked } from "../lib/load.js";
+import { read } from "../lib/api.js";
+import { go, link, place, prefix } from "../lib/route.js";
+import { boundTo, session } from "../lib/session.js";
+import { choose, chosen, useStore } from "../lib/store.js";
+import { chooseZone, clock, clockTime, here, length, now, zoneChoice } from "../lib/time.js";
+import { FIRST, inNav } from "../registry.js";
+import { Help, Palette } from "./palette.js";
+import { SignIn } from "./signin.js";
+
+const NAMESPACES_MAX = 200;
+const QUIET_MS = 3_000;
+
+const Icon = ({ path }) => html`<svg width="16" height="16" viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" aria-hidden="true"><path d=${path} /></svg>`;
+const MARK = "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8ZM8 4.2V8l2.8 1.8";
+const MORE = "M3.5 8h.01M8 8h.01M12.5 8h.01";
+
+function Nav({ path }) {
+  const is = (page) => (path === page.path || path.startsWith(`${page.path}/`) ? "page" : undefined);
+  const later = inNav.slice(FIRST);
+  return html`<nav class="nav" aria-label="Pages">
+    <a class="name" href=${link("/")}><${Icon} path=${MARK} />raftsched</a>
+    ${inNav.map((page, at) => html`<a key=${page.path} class="to ${at < FIRST ? "" : "later"}" href=${link(page.path)} aria-current=${is(page)} title=${`g ${page.key}`}>
+      <${Icon} path=${page.icon} />${page.nav}</a>`)}
+    ${later.length ? html`<details class="nav-more"><summary><${Icon} path=${MORE} />More</summary><div onClick=${(event) => { event.currentTarget.parentElement.open = false; }}>
+      ${later.map((page) => html`<a href=${link(page.path)} aria-current=${is(page)}><${Icon} path=${page.icon} />${page.nav}</a>`)}</div></details>` : ""}
+    <div class="rest"><a href="${prefix}/docs">HTTP reference</a><span><kbd>?</kbd> keys <kbd>Ctrl</kbd> <kbd>K</kbd> go to</span></div>
+  </nav>`;
+}
+
+// How the cluster is, in one line: [kind, words before, words behind].
+export function pulseOf({ status, cluster, unreachable }, at) {
+  if (unreachable && at - (unreachable.since ?? 0) > QUIET_MS) {
+    const asOf = unreachable.since ? `, as of ${clockTime(unreachable.since)}` : "";
+    return unreachable.reason === "UNAUTHENTICATED" ? ["wait", "not signed in", ""] : ["bad", `the gateway does not answer${asOf}`, ""];
+  }
+  if (!cluster) return ["wait", "connecting", ""];
+  const reached = (cluster.nodes ?? []).filter((node) => node.reachable || node.name === cluster.node).length;
+  const nodes = `${reached} of ${(cluster.nodes ?? []).length} nodes`;
+  const tail = `${nodes} · revision ${number(cluster.revision)}`;
+  if (!cluster.leader) return ["warn", "no leader", `what you see is as of revision ${number(cluster.revision)} · ${nodes}`];
+  const leads = `${cluster.leader} leads, term ${number(cluster.term)} · ${tail}`;
+  if (status.is === "lost") return ["warn", `events stopped ${length(at - status.since)} ago`, leads];
+  if (status.is === "paused") return ["wait", "paused while hidden", leads];
+  return [reached < (cluster.nodes ?? []).length || (cluster.problems ?? []).length ? "warn" : "ok", status.is === "live" ? "live" : "connecting", leads];
+}
+
+function Pulse() {
+  useStore(clock, ({ tick }) => tick);
+  const [kind, before, behind] = pulseOf(useStore(pulse), now());
+  return html`<div class="pulse" data-is=${kind} role="status" aria-live="off" title=${`${before} · ${behind}`}><i class="dot"></i><strong>${before}</strong><span>${behind}</span></div>`;
+}
+
+function Namespace() {
+  const params = useStore(place, (one) => one.params);
+  const bound = boundTo();
+  const asked = useAsked((signal) => (bound.length ? { namespaces: bound.map((name) => ({ name })) } : read("/v1/namespaces", { pageSize: NAMESPACES_MAX }, { signal })), bound.join());
+  const names = [...new Set(["default", ...(asked.data?.namespaces ?? []).map((one) => one.name), params.ns].filter(Boolean))];
+  const put = (name) => go(link(place.get().path.split("/").slice(0, 2).join("/"), { ns: name === "default" ? "" : name }));
+  return html`<select aria-label="Namespace" title="Namespace" onChange=${(event) => put(event.target.value)}>
+    ${names.map((name) => html`<option key=${name} value=${name} selected=${name === (params.ns || "default")}>${name}</option>`)}</select>`;
+}
+
+const THEMES = [["system", "System theme"], ["light", "Light"], ["dark", "Dark"]];
+function Theme() {
+  const [theme, setTheme] = useState(chosen("theme", "system"));
+  const put = (next) => {
+    choose("theme", next);
+    setTheme(next);
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    dispatchEvent(new Event("theme"));
+  };
+  return html`<select aria-label="Theme" title="Theme" onChange=${(event) => put(event.target.value)}>
+    ${THEMES.map(([value, word]) => html`<option value=${value} selected=${value === theme}>${word}</option>`)}</select>`;
+}
+
+function Zone() {
+  const zone = useStore(zoneChoice, (one) => one.zone);
+  return html`<select aria-label="Time zone" title="Time zone" onChange=${(event) => chooseZone(event.target.value)}>
+    <option value="here" selected=${zone === "here"}>${here()}</option>
+    ${here() === "UTC" ? "" : html`<option value="utc" selected=${zone === "utc"}>UTC</option>`}
+    <option value="job" selected=${zone === "job"}>the job's zone</option></select>`;
+}
+
+function WhoAmI() {
+  const caller = useStore(session, (one) => one.caller);
+  const signOut = async () => {
+    await fetch(`${prefix}/session`, { method: "DELETE", credentials: "same-origin", signal: AbortSignal.timeout(8_000) });
+    location.reload();
+  };
+  if (!caller) return "";
+  if (caller.kind === "KIND_ANONYMOUS") return html`<span class="soft nowrap" title="There are no access tokens yet: everybody who reaches this cluster is an admin. raftsched token create makes the first one.">open to all</span>`;
+  return html`<details class="menu"><summary class="button">${caller.name || "signed in"}</summary><div>
+    ${(caller.grants ?? []).map((grant) => html`<span class="soft nowrap">${grant.role.replace("ROLE_", "").toLowerCase()} in ${grant.namespace || "all namespaces"}</span>`)}
+    <button type="button" onClick=${signOut}>Sign out</button></div></details>`;
+}
+
+// What stands above every page while something is wrong with what is shown.
+function Said() {
+  useStore(clock, ({ tick }) => tick);
+  const state = useStore(pulse);
+  const [kind, before, behind] = pulseOf(state, now());
+  const problems = state.cluster?.problems ?? [];
+  if (kind === "bad") return html`<div class="said" data-is="bad" role="alert">${before[0].toUpperCase() + before.slice(1)}. What you see is from before; this page goes on by itself.</div>`;
+  if (kind === "warn" && !state.cluster?.leader) return html`<div class="said" data-is="warn" role="alert">No node leads now, so nothing fires and nothing can be changed. ${behind}.</div>`;
+  return problems.slice(0, 2).map((text) => html`<div class="said" data-is="warn" role="status">${text}</div>`);
+}
+
+export function Shell({ children }) {
+  const path = useStore(place, (one) => one.path);
+  const signedOut = useStore(answers, (one) => one.signedOut);
+  useStore(session);
+  const [open, setOpen] = useState("");
+  useEffect(() => onKeys({
+    "?": () => setOpen("help"), "mod+k": () => setOpen("palette"),
+    ...Object.fromEntries(inNav.map((page) => [`g ${page.key}`, () => go(link(page.path))])),
+  }), []);
+  return html`<a class="skip" href="#page">To the page</a>
+    <div class="frame">
+      <${Nav} path=${path} />
+      <div>
+        <header class="top"><${Pulse} /><div class="top-set"><${Namespace} /><${Zone} /><${Theme} /><${WhoAmI} /></div></header>
+        <${Said} />
+        <main id="page" tabindex="-1">${signedOut ? html`<${SignIn} />` : children}</main>
+      </div>
+    </div>
+    ${open === "palette" ? html`<${Palette} close=${() => setOpen("")} />` : ""}
+    ${open === "help" ? html`<${Help} close=${() => setOpen("")} />` : ""}`;
+}
+

@@ -1,0 +1,95 @@
+// Asking for things: once, and again when something happened. What was seen stays until the new is
+// there, so nothing jumps.
+import { useCallback, useEffect, useRef, useState } from "./dom.js";
+import { useLive } from "./live.js";
+import { pulse } from "./live.js";
+import { namespace } from "./route.js";
+
+// Between two times of asking because of events; longer where the answer itself takes long.
+export const AGAIN_MS = 1_500;
+const SLOW_FACTOR = 10;
+
+// {data, error, loading, again}. `ask(signal)` is called when `key` changes (then what was is
+// dropped) and when `again` is called (then it stays until the new one is there).
+export function useAsked(ask, key) {
+  const [state, setState] = useState({ key, data: null, error: null, loading: true });
+  const held = useRef({ turn: 0, took: 0, begun: 0, timer: null, abort: null, ask });
+  held.current.ask = ask;
+
+  const run = useCallback(async (of) => {
+    const mine = held.current;
+    mine.abort?.abort();
+    mine.abort = new AbortController();
+    const { signal } = mine.abort;
+    const turn = (mine.turn += 1);
+    mine.begun = Date.now();
+    setState((before) => (before.key === of ? { ...before, loading: true } : { key: of, data: null, error: null, loading: true }));
+    try {
+      const data = await mine.ask(signal);
+      if (turn === mine.turn) setState({ key: of, data, error: null, loading: false });
+    } catch (error) {
+      if (turn === mine.turn && !signal.aborted) setState((before) => ({ ...before, key: of, error, loading: false }));
+    }
+    mine.took = Date.now() - mine.begun;
+  }, []);
+
+  useEffect(() => {
+    run(key);
+    return () => {
+      clearTimeout(held.current.timer);
+      held.current.timer = null;
+      held.current.turn += 1;
+      held.current.abort?.abort();
+    };
+  }, [key]);
+
+  const again = useCallback(() => run(key), [key]);
+  // Soon, and once for many events.
+  const soon = useCallback(() => {
+    const mine = held.current;
+    if (mine.timer) return;
+    const wait = Math.max(AGAIN_MS, mine.took * SLOW_FACTOR) - (Date.now() - mine.begun);
+    mine.timer = setTimeout(() => {
+      mine.timer = null;
+      if (!document.hidden) run(key);
+    }, Math.max(50, wait));
+  }, [key]);
+  const put = useCallback((change) => setState((before) => (before.data ? { ...before, data: change(before.data) } : before)), []);
+  // What belongs to another key is not shown for this one.
+  const shown = state.key === key ? state : { key, data: null, error: null, loading: true };
+  return { ...shown, again, soon, put };
+}
+
+// Asked for again when events come that `concerns` is true of, when some were lost, when the page is
+// seen again, and when a leader is there again.
+export function useLiveAsked(ask, key, concerns = () => true) {
+  const asked = useAsked(ask, key);
+  useLive((message) => {
+    if (!message.events || message.events.some(concerns)) asked.soon();
+  }, namespace());
+  useLeaderBack(asked.soon);
+  return asked;
+}
+
+export function useLeaderBack(act) {
+  const held = useRef(act);
+  held.current = act;
+  useEffect(() => {
+    let was = pulse.get();
+    return pulse.watch((is) => {
+      const back = (!was.cluster?.leader && is.cluster?.leader) || (was.unreachable && !is.unreachable) || (was.status.is !== "live" && is.status.is === "live");
+      was = is;
+      if (back) held.current();
+    });
+  }, []);
+}
+
+// Asked for again each `every` milliseconds while the page is seen.
+export function usePolled(ask, key, every) {
+  const asked = useAsked(ask, key);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || asked.soon(), every);
+    return () => clearInterval(timer);
+  }, [key, every]);
+  return asked;
+}

@@ -1,0 +1,15 @@
+// All pages. A new page is a file in pages/ and a line here: the pattern of its path, what its file
+// exports as `Page`, and, for those in the navigation, a word and the letter that goes there behind
+// "g". `icon` is drawn in a box of 16 by 16.
+const of = (file) => () => import(`./pages/${file}.js`);
+
+export const PAGES = [
+  { path: "/jobs", load: of("jobs"), nav: "Jobs", key: "j", icon: "M2.5 3.5h11M2.5 8h11M2.5 12.5h7" },
+];
+
+// What is in the bar at the bottom of a narrow screen; the rest is behind "More".
+export const FIRST = 4;
+// Where "/" leads.
+export const HOME = "/jobs";
+
+export const inNav = PAGES.filter((page) => page.nav);
