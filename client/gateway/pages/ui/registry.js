@@ -5,6 +5,11 @@ const of = (file) => () => import(`./pages/${file}.js`);
 
 export const PAGES = [
   { path: "/jobs", load: of("jobs"), nav: "Jobs", key: "j", icon: "M2.5 3.5h11M2.5 8h11M2.5 12.5h7" },
+  { path: "/jobs/:job", load: of("job"), title: "Job", follows: ({ job }) => `job=${job}` },
+  { path: "/jobs/:job/edit", load: of("edit"), title: "Edit", follows: ({ job }) => `job=${job}` },
+  { path: "/new-job", load: of("edit"), title: "New job" },
+  { path: "/runs", load: of("runs"), nav: "Runs", key: "r", icon: "M5 3.2v9.6L12.5 8Z" },
+  { path: "/runs/:run", load: of("run"), title: "Run", follows: ({ run }) => `run=${run}` },
 ];
 
 // What is in the bar at the bottom of a narrow screen; the rest is behind "More".

@@ -92,6 +92,51 @@ export function AskAll({ path, filter, change, title, what, yes, kind = "", body
   </div>`;
 }
 
+const AT_ONCE = 4;
+const SHOWN_MAX = 20;
+
+// Do one call for each of what was picked, some at a time, where no filter can name them. `act(id)`
+// is awaited; those that are refused are listed with the reason.
+export function AskEach({ ids, act, title, what, yes, kind = "", close, done, children }) {
+  const [state, setState] = useState({ stage: "asked", changed: 0, failures: [] });
+  const stop = useRef(false);
+  useEffect(() => () => { stop.current = true; }, []);
+  const run = async () => {
+    const rest = [...ids];
+    const failures = [];
+    let changed = 0;
+    setState({ stage: "running", changed, failures });
+    const one = async () => {
+      while (rest.length && !stop.current) {
+        const id = rest.shift();
+        try {
+          await act(id);
+          changed += 1;
+        } catch (error) {
+          failures.push({ name: id, message: error.message });
+        }
+        setState({ stage: "running", changed, failures: [...failures] });
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, one));
+    setState({ stage: "done", changed, failures });
+    done?.();
+    if (!failures.length) close();
+  };
+  const count = many(ids.length, what);
+  return html`<div class="ask ${kind}" role="group" aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
+    <h2>${title}: ${count}</h2>
+    ${children}
+    <ul>${ids.slice(0, SHOWN_MAX).map((id) => html`<li><span class="tag">${id}</span></li>`)}${ids.length > SHOWN_MAX ? html`<li class="soft">and more</li>` : ""}</ul>
+    ${state.stage === "asked" ? "" : html`<p role="status">${number(state.changed)} done${state.failures.length ? `, ${number(state.failures.length)} refused` : ""}${state.stage === "running" ? "…" : "."}</p>`}
+    ${state.failures.length ? html`<ul class="lines">${state.failures.slice(0, FAULTS_MAX).map((one) => html`<li><strong>${one.name}</strong><span class="grow">${one.message}</span></li>`)}</ul>` : ""}
+    <div class="bar">
+      ${state.stage === "asked" ? html`<${Button} kind="main ${kind}" onClick=${run}>${yes} ${count}</${Button}>` : ""}
+      <${Button} onClick=${close}>${state.stage === "asked" ? "Not now" : state.stage === "running" ? "Stop" : "Close"}</${Button}>
+    </div>
+  </div>`;
+}
+
 // The filter that fits exactly what was picked.
 export const anyOf = (field, values) => [...values].map((value) => `${field}="${value}"`).join(" OR ");
 // A filter has at most so many conditions.

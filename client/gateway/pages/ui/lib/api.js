@@ -112,4 +112,4 @@ export async function write(verb, path, { body, query, etag, deadline = WRITE_MS
   return (await ask(verb, addressOf(path, query), { body, headers, deadline, signal })).data;
 }
 
-export const post = (path, body = {}, options = {}) => write("POST", path, { body, ...options });
+export const post = (path, body = {}, { verb = "POST", ...options } = {}) => write(verb, path, { body, ...options });
