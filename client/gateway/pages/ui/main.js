@@ -4,11 +4,11 @@ import { Empty, Failed, Loading } from "./components/notes.js";
 import { html, render, useEffect, useErrorBoundary, useState } from "./lib/dom.js";
 import { startKeys } from "./lib/keys.js";
 import { follow, startLive } from "./lib/live.js";
-import { go, link, match, place, startRouting } from "./lib/route.js";
+import { link, match, place, startRouting } from "./lib/route.js";
 import { startSession } from "./lib/session.js";
 import { useStore } from "./lib/store.js";
 import { startClock } from "./lib/time.js";
-import { HOME, PAGES } from "./registry.js";
+import { PAGES } from "./registry.js";
 
 function find(path) {
   for (const page of PAGES) {
@@ -41,10 +41,6 @@ function Routed() {
     follow({ namespace: ns || "default", filter: at?.page.follows?.(at.found) ?? "" });
     document.title = [...Object.values(at?.found ?? {}), at?.page.title ?? at?.page.nav, "raftsched"].filter(Boolean).join(" · ");
   }, [path, ns]);
-  if (path === "/" && HOME !== "/") {
-    queueMicrotask(() => go(link(HOME), true));
-    return "";
-  }
   if (!at) return html`<div class="page"><${Empty} title="There is no such page"><p>Nothing has the address <code>${path}</code>.</p><a class="button" href=${link("/")}>To the beginning</a></${Empty}></div>`;
   const Part = parts.get(at.page);
   if (!Part) return html`<div class="page"><${Loading} /></div>`;

@@ -4,6 +4,7 @@
 const of = (file) => () => import(`./pages/${file}.js`);
 
 export const PAGES = [
+  { path: "/", load: of("overview"), nav: "Overview", key: "o", icon: "M2.5 9h3l2-5.5 2.5 9L12 9h1.5" },
   { path: "/jobs", load: of("jobs"), nav: "Jobs", key: "j", icon: "M2.5 3.5h11M2.5 8h11M2.5 12.5h7" },
   { path: "/jobs/:job", load: of("job"), title: "Job", follows: ({ job }) => `job=${job}` },
   { path: "/jobs/:job/edit", load: of("edit"), title: "Edit", follows: ({ job }) => `job=${job}` },
@@ -14,7 +15,4 @@ export const PAGES = [
 
 // What is in the bar at the bottom of a narrow screen; the rest is behind "More".
 export const FIRST = 4;
-// Where "/" leads.
-export const HOME = "/jobs";
-
 export const inNav = PAGES.filter((page) => page.nav);

@@ -22,7 +22,7 @@ const MARK = "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8ZM8 4.2V8l2.8 1.8";
 const MORE = "M3.5 8h.01M8 8h.01M12.5 8h.01";
 
 function Nav({ path }) {
-  const is = (page) => (path === page.path || path.startsWith(`${page.path}/`) ? "page" : undefined);
+  const is = (page) => (path === page.path || (page.path !== "/" && path.startsWith(`${page.path}/`)) ? "page" : undefined);
   const later = inNav.slice(FIRST);
   return html`<nav class="nav" aria-label="Pages">
     <a class="name" href=${link("/")}><${Icon} path=${MARK} />raftsched</a>

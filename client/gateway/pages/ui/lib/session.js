@@ -16,6 +16,15 @@ export async function learnWhoWeAre() {
   }
 }
 
+// When it is known who we are; refused as WhoAmI was where that was refused.
+export function whenKnown() {
+  return new Promise((done, fail) => {
+    const look = ({ caller, problem }) => (caller ? done(caller) : problem ? fail(problem) : false);
+    if (look(session.get()) !== false) return;
+    const off = session.watch((held) => look(held) !== false && off());
+  });
+}
+
 export function startSession() {
   learnWhoWeAre();
   setInterval(() => document.hidden || learnWhoWeAre(), RENEW_MS);

@@ -1,7 +1,7 @@
 // Jobs: search, what each does and when, how its last runs went; change many at once.
 import { read } from "../lib/api.js";
 import { html, useState } from "../lib/dom.js";
-import { LAST, useFacts } from "../lib/facts.js";
+import { LAST, useOutcomes, useOutcomesAlive, useWords } from "../lib/facts.js";
 import { median, number, percent, words } from "../lib/format.js";
 import { useList } from "../lib/list.js";
 import { link, namespace } from "../lib/route.js";
@@ -41,27 +41,27 @@ function change(event) {
 }
 
 function When({ job }) {
-  const { ref, facts } = useFacts(job);
-  const shown = facts?.words?.length ? facts.words : written(job.spec);
+  const { ref, value } = useWords(job);
+  const shown = value?.length ? value : written(job.spec);
   const extra = shown.length > 1 ? ` and ${shown.length - 1} more` : "";
   return html`<span ref=${ref} title=${shown.join("\n")}>${shown[0]}${extra}</span>`;
 }
 
 function Last({ job }) {
-  const { ref, facts } = useFacts(job);
-  return html`<a ref=${ref} href=${link(["/jobs", job.name], { tab: "runs" })}><${Strip} states=${(facts?.runs ?? []).map((run) => run.state)} slots=${LAST} /></a>`;
+  const { ref, value = [] } = useOutcomes(job);
+  return html`<a ref=${ref} href=${link(["/jobs", job.name])} tabindex="-1"><${Strip} states=${value.map((run) => run.state)} slots=${LAST} /></a>`;
 }
 
 function Good({ job }) {
-  const { ref, facts } = useFacts(job);
-  const ended = (facts?.runs ?? []).filter((run) => ["RUN_STATE_SUCCEEDED", "RUN_STATE_FAILED"].includes(run.state));
+  const { ref, value = [] } = useOutcomes(job);
+  const ended = value.filter((run) => ["RUN_STATE_SUCCEEDED", "RUN_STATE_FAILED"].includes(run.state));
   const good = ended.filter((run) => run.state === "RUN_STATE_SUCCEEDED").length;
-  return html`<span ref=${ref} class=${ended.length && good < ended.length ? "is-bad" : ""}>${percent(good, ended.length)}</span>`;
+  return html`<span ref=${ref} class=${good < ended.length ? "is-bad" : ""}>${percent(good, ended.length)}</span>`;
 }
 
 function Took({ job }) {
-  const { ref, facts } = useFacts(job);
-  const middle = median((facts?.runs ?? []).map((run) => run.took).filter((took) => took !== undefined));
+  const { ref, value = [] } = useOutcomes(job);
+  const middle = median(value.map((run) => run.took).filter((took) => took !== undefined));
   return html`<span ref=${ref}>${middle === undefined ? "–" : length(middle)}</span>`;
 }
 
@@ -107,6 +107,7 @@ function Actions({ list, picked }) {
 }
 
 export function Page() {
+  useOutcomesAlive();
   const list = useList({ name: "jobs", ask, idOf, change, filter: (text) => filterOf(text) });
   const picked = usePicked(list.rows, idOf);
   const filtered = { ...list, q: filterOf(list.q) };
