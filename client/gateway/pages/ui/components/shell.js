@@ -30,7 +30,7 @@ function Nav({ path }) {
       <${Icon} path=${page.icon} />${page.nav}</a>`)}
     ${later.length ? html`<details class="nav-more"><summary><${Icon} path=${MORE} />More</summary><div onClick=${(event) => { event.currentTarget.parentElement.open = false; }}>
       ${later.map((page) => html`<a href=${link(page.path)} aria-current=${is(page)}><${Icon} path=${page.icon} />${page.nav}</a>`)}</div></details>` : ""}
-    <div class="rest"><a href="${prefix}/docs">HTTP reference</a><span><kbd>?</kbd> keys <kbd>Ctrl</kbd> <kbd>K</kbd> go to</span></div>
+    <div class="rest"><a href="${prefix}/docs">HTTP reference</a><span><kbd>?</kbd> keys <kbd>Ctrl K</kbd> go to</span></div>
   </nav>`;
 }
 
@@ -67,9 +67,13 @@ function Namespace() {
     ${names.map((name) => html`<option key=${name} value=${name} selected=${name === (params.ns || "default")}>${name}</option>`)}</select>`;
 }
 
-const THEMES = [["system", "System theme"], ["light", "Light"], ["dark", "Dark"]];
-function Theme() {
+const THEMES = [["system", "as the system has it"], ["light", "light"], ["dark", "dark"]];
+
+// What belongs to this browser and not to the page: the theme, the zone of all times.
+function View() {
   const [theme, setTheme] = useState(chosen("theme", "system"));
+  const zone = useStore(zoneChoice, (one) => one.zone);
+  const zones = [["here", here()], ...(here() === "UTC" ? [] : [["utc", "UTC"]]), ["job", "the job's own"]];
   const put = (next) => {
     choose("theme", next);
     setTheme(next);
@@ -77,16 +81,10 @@ function Theme() {
     else document.documentElement.dataset.theme = next;
     dispatchEvent(new Event("theme"));
   };
-  return html`<select aria-label="Theme" title="Theme" onChange=${(event) => put(event.target.value)}>
-    ${THEMES.map(([value, word]) => html`<option value=${value} selected=${value === theme}>${word}</option>`)}</select>`;
-}
-
-function Zone() {
-  const zone = useStore(zoneChoice, (one) => one.zone);
-  return html`<select aria-label="Time zone" title="Time zone" onChange=${(event) => chooseZone(event.target.value)}>
-    <option value="here" selected=${zone === "here"}>${here()}</option>
-    ${here() === "UTC" ? "" : html`<option value="utc" selected=${zone === "utc"}>UTC</option>`}
-    <option value="job" selected=${zone === "job"}>the job's zone</option></select>`;
+  const choice = (group, value, word, on, act) => html`<label class="check"><input type="radio" name=${group} checked=${on} onChange=${() => act(value)} />${word}</label>`;
+  return html`<details class="menu"><summary class="button">View</summary><div>
+    <strong>Times in</strong>${zones.map(([value, word]) => choice("zone", value, word, value === zone, chooseZone))}
+    <strong>Theme</strong>${THEMES.map(([value, word]) => choice("theme", value, word, value === theme, put))}</div></details>`;
 }
 
 function WhoAmI() {
@@ -126,7 +124,7 @@ export function Shell({ children }) {
     <div class="frame">
       <${Nav} path=${path} />
       <div>
-        <header class="top"><${Pulse} /><div class="top-set"><${Namespace} /><${Zone} /><${Theme} /><${WhoAmI} /></div></header>
+        <header class="top"><${Pulse} /><div class="top-set"><${Namespace} /><${View} /><${WhoAmI} /></div></header>
         <${Said} />
         <main id="page" tabindex="-1">${signedOut ? html`<${SignIn} />` : children}</main>
       </div>

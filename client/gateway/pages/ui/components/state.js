@@ -38,7 +38,9 @@ export function Shape({ state, of, tone: colour }) {
   return html`<svg class="shape is-${colour ?? own}" viewBox="0 0 12 12" aria-hidden="true">${SHAPES[shape]}</svg>`;
 }
 
-// The badge; `word` in place of the state's own, `more` behind it.
+// The badge; `word` in place of the state's own, `more` behind it. The word has a colour only where
+// something is wrong, so that a screen of good news is calm.
 export function State({ state, word, more }) {
-  return html`<span class="state is-${tone(state)}"><${Shape} state=${state} />${word ?? stateWord(state)}${more ? html` <span class="soft">${more}</span>` : ""}</span>`;
+  const loud = ["bad", "warn"].includes(tone(state)) ? `is-${tone(state)}` : "";
+  return html`<span class="state ${loud}"><${Shape} state=${state} />${word ?? stateWord(state)}${more ? html` <span class="soft">${more}</span>` : ""}</span>`;
 }

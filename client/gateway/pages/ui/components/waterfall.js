@@ -5,7 +5,7 @@ import { useStore } from "../lib/store.js";
 import { clock, clockTime, exact, length } from "../lib/time.js";
 import { State, tone } from "./state.js";
 
-const WORDS = { held: "held back", wait: "waits for a worker", retry: "waits for the next try" };
+const WORDS = { held: "until it was ready", wait: "waits for a worker", retry: "waits for the next try" };
 // A stretch is seen even where it is a ten-thousandth of the whole.
 const LEAST = 0.4;
 
@@ -26,7 +26,7 @@ function Line({ stretch, from, whole }) {
     <span class="what">${attempt ? html`try ${attempt.number} <${State} state=${goes ? "RUNNING" : end} />` : html`<span class="soft">${WORDS[kind]}</span>`}</span>
     <span class="lane" title=${`${exact(stretch.from)} to ${exact(stretch.to)}`}><i ref=${bar} class="is-${kindOf} ${attempt ? "full" : ""}"></i></span>
     <span class="size num">${size}</span>
-    <span class="by soft">${attempt ? html`${attempt.worker} <span title="The lease's token: the fence.">token ${attempt.token}</span>${attempt.error?.kind ? html` <span class="is-bad">${attempt.error.kind}</span>` : ""}` : ""}</span>
+    <span class="by soft" title=${attempt ? `${attempt.error?.message ?? ""}\nworker ${attempt.worker}, token ${attempt.token}`.trim() : undefined}>${attempt ? html`${attempt.error?.kind ? html`<span class="is-bad">${attempt.error.kind}</span> ` : ""}${attempt.worker}` : ""}</span>
   </li>`;
 }
 
@@ -42,7 +42,7 @@ export function Waterfall({ run }) {
     <header><h2>Where the time went</h2><span class="grow"></span><span>${length(whole, true)} from ${clockTime(from)}</span></header>
     <ul>${all.map((stretch, at) => html`<${Line} key=${at} stretch=${stretch} from=${from} whole=${whole} />`)}</ul>
     ${left ? html`<p class="soft">${left} more tries are not kept.</p>` : ""}
-    <div class="axis soft small"><span>due</span><span>+${length(whole / 2)}</span><span>+${length(whole)}</span></div>
+    <div class="axis soft small"><span><i>due</i><i>+${length(whole / 2, true)}</i><i>+${length(whole, true)}</i></span></div>
   </section>`;
 }
 

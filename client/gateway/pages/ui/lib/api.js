@@ -89,7 +89,7 @@ async function ask(verb, address, options) {
 }
 
 // Read. What comes is the message, with `ageMs` where there was no leader to ask (else null) and
-// `revision`, from which events go on.
+// `asOf`, the revision it is true at.
 export async function read(path, query = {}, { deadline = READ_MS, signal, local = false } = {}) {
   let answer;
   let aged = false;
@@ -102,7 +102,7 @@ export async function read(path, query = {}, { deadline = READ_MS, signal, local
     answer = await ask("GET", addressOf(path, stale), { deadline, signal });
   }
   const age = Number(answer.headers.get("raftsched-age-ms") ?? 0);
-  return { ...answer.data, ageMs: aged ? age : null, revision: answer.headers.get("raftsched-revision") ?? "" };
+  return { ...answer.data, ageMs: aged ? age : null, asOf: answer.headers.get("raftsched-revision") ?? "" };
 }
 
 // Write: done once, however often it is sent. `etag` guards against somebody who was faster.

@@ -38,7 +38,9 @@ function useChecked(job, existing) {
       const { schedules, timing } = job.spec ?? {};
       const preview = (schedules ?? []).length
         ? post("/v1/schedules:preview", { namespace: namespace(), job: job.name, schedules, timing, count: NEXT }, { signal: abort.signal }) : Promise.resolve(null);
-      const [next, checked] = await Promise.allSettled([preview, send(job, existing, true, abort.signal)]);
+      // Without a name there is nothing yet that could be right.
+      const check = job.name ? send(job, existing, true, abort.signal) : Promise.resolve(null);
+      const [next, checked] = await Promise.allSettled([preview, check]);
       if (abort.signal.aborted) return;
       setState({ next: next.value ?? null, checked: checked.value ?? null, error: checked.reason ?? next.reason ?? null });
     }, TYPING_MS);

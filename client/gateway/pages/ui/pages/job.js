@@ -39,7 +39,7 @@ function Next({ job }) {
   const zone = zoneOfJob(job);
   const notes = [...new Set([...warnings, ...(job.status?.warnings ?? [])])];
   return html`<section class="card" aria-label="Next">
-    <header><h2>Next</h2><span>${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
+    <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
     ${occurrences.length ? html`<ol class="nexts">${occurrences.map((one, at) => {
       const change = clockChange(occurrences[at - 1], one);
       return html`<li class=${one.excluded ? "soft" : ""}>

@@ -12,7 +12,7 @@ import { anyOf, AskAll, PICKED_MAX } from "../components/ask.js";
 import { Button, Labels, Strip, Time } from "../components/bits.js";
 import { Empty } from "../components/notes.js";
 import { filterOf, Search } from "../components/search.js";
-import { State } from "../components/state.js";
+import { Shape, State, stateWord } from "../components/state.js";
 import { Columns, List, usePicked } from "../components/table.js";
 
 const RUN_STATES = ["SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED"];
@@ -38,6 +38,13 @@ async function ask(page, signal) {
 function change(event) {
   if (event.run) return null;
   return event.job ? { id: event.job } : null;
+}
+
+// The state of a job that fires is its shape alone; any other is said.
+function Name({ job }) {
+  const { state } = job.status ?? {};
+  return html`<span class="named" title=${`${stateWord(state)}${job.spec?.description ? `: ${job.spec.description}` : ""}`}><${Shape} state=${state} />
+    <a class="key" href=${link(["/jobs", job.name])}>${job.name}</a>${state === "STATE_ACTIVE" ? html`<span class="unseen">${stateWord(state)}</span>` : html`<span class="tag">${stateWord(state)}</span>`}</span>`;
 }
 
 function When({ job }) {
@@ -66,8 +73,8 @@ function Took({ job }) {
 }
 
 const COLUMNS = [
-  { name: "name", title: "Name", sort: "name", kind: "cut", cell: (job) => html`<a class="key" href=${link(["/jobs", job.name])} title=${job.spec?.description || job.name}>${job.name}</a>` },
-  { name: "state", title: "State", cell: (job) => html`<${State} state=${job.status?.state} />` },
+  { name: "name", title: "Name", sort: "name", kind: "cut", cell: (job) => html`<${Name} job=${job} />` },
+  { name: "state", title: "State", hidden: true, lesser: true, cell: (job) => html`<${State} state=${job.status?.state} />` },
   { name: "when", title: "When", kind: "cut", lesser: true, cell: (job) => html`<${When} job=${job} />` },
   { name: "next", title: "Next", sort: "next_time", cell: (job) => html`<${Time} at=${job.status?.nextDueTime} zone=${zoneOfJob(job)} />` },
   { name: "last", title: "Last 20", cell: (job) => html`<${Last} job=${job} />` },
@@ -114,7 +121,7 @@ export function Page() {
   const mayMake = can("JobService/CreateJob");
   return html`<div class="page">
     <div class="page-head"><h1>Jobs</h1><span class="grow"></span>${mayMake ? html`<a class="button main" href=${link("/new-job")}>New job</a>` : ""}</div>
-    <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${FIELDS} placeholder="words in the name, or state=PAUSED AND labels.team=billing" label="Filter jobs" />
+    <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${FIELDS} placeholder="words, or labels.team=billing" label="Filter jobs" />
       <div class="chips">${QUICK.map(([word, text]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => list.setFilter(text)}>${word}</button>`)}</div>
       <span class="grow"></span><${Columns} columns=${COLUMNS} /></div>
     <${Actions} list=${filtered} picked=${picked} />

@@ -15,7 +15,7 @@ import { troubles } from "../lib/troubles.js";
 import { Length, Time } from "../components/bits.js";
 import { Asked } from "../components/notes.js";
 import { Bars, Plot } from "../components/plot.js";
-import { Shape, State, stateWord } from "../components/state.js";
+import { Shape, State } from "../components/state.js";
 
 const HAPPENED = 14;
 const AHEAD_MS = 60_000;
@@ -85,10 +85,10 @@ function Event({ event }) {
   const kind = plain(event.kind);
   const { run, ledger } = event;
   const state = ledger ? ledger.outcome : TITLES[kind] ?? "PENDING";
-  const says = ledger ? `${Number(ledger.count) > 1 ? `${number(ledger.count)} times ` : ""}${stateWord(ledger.outcome)}` : run ? (run.error?.kind ? run.error.kind : kind === "RUN_RETRYING" ? `next is try ${Number(run.attempt ?? 0) + 1}` : "") : words(event.kind).replace(/^(job|queue|alert|flow) /, "");
+  const says = ledger ? (Number(ledger.count) > 1 ? `${number(ledger.count)} times` : "") : run ? (run.error?.kind ? run.error.kind : kind === "RUN_RETRYING" ? `next is try ${Number(run.attempt ?? 0) + 1}` : "") : "";
   const name = event.job || event.alert || event.queue?.name || event.flow || event.calendar || "";
   const href = run ? link(["/runs", run.id]) : event.job ? link(["/jobs", event.job]) : undefined;
-  return html`<li><span class="soft mono" title=${exact(ms(event.time))}>${clockTime(ms(event.time)).slice(-8)}</span><${State} state=${state} word=${run || ledger ? undefined : " "} />
+  return html`<li><span class="soft mono" title=${exact(ms(event.time))}>${clockTime(ms(event.time)).slice(-8)}</span><${State} state=${state} word=${run || ledger ? undefined : words(event.kind).replace(/^(job|queue|alert|flow) /, "")} />
     <a class="grow" href=${href} title=${event.message}><strong>${name}</strong> <span class="soft">${says}</span></a>
     <span class="soft nowrap">${run?.startTime && run?.endTime ? html`<${Length} from=${run.startTime} to=${run.endTime} />` : ""}</span></li>`;
 }

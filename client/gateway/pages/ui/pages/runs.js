@@ -3,7 +3,7 @@ import { post, read } from "../lib/api.js";
 import { html, useState } from "../lib/dom.js";
 import { useList } from "../lib/list.js";
 import { namespace } from "../lib/route.js";
-import { RUN_FIELDS } from "../lib/runs.js";
+import { isUnderWay, RUN_FIELDS } from "../lib/runs.js";
 import { can } from "../lib/session.js";
 import { AskAll, AskEach } from "../components/ask.js";
 import { Button } from "../components/bits.js";
@@ -17,7 +17,7 @@ const QUICK = [
   ["Under way", ""], ["Running", "state=RUNNING"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
   ["Failed", "state=FAILED"], ["Succeeded", "state=SUCCEEDED"], ["Cancelled", "state=CANCELLED"],
 ];
-const COLUMNS = runColumns("state", "job", "scheduled", "started", "late", "took", "cause", "worker", "remark", "queue", "priority", "key", "labels", "outcome", "id");
+const COLUMNS = runColumns("state", "job", "due", "late", "took", "cause", "worker", "remark", "queue", "priority", "key", "labels", "outcome", "scheduled", "started", "ended", "id").map((column) => (["scheduled", "ended"].includes(column.name) ? { ...column, hidden: true, lesser: true } : column));
 const idOf = (run) => run.id;
 
 async function ask(page, signal) {
@@ -49,7 +49,7 @@ function Actions({ list, picked }) {
   const inside = html`<p>${says} Only runs under way are changed.</p>${asking === "CHANGE_RETRY" ? "" : html`<${Text} label="Reason, for people" value=${reason} put=${setReason} />`}`;
   const each = (id) => post(path(id, CALLS[asking]), { namespace: namespace(), ...body });
   return html`
-    ${list.rows?.length ? html`<div class="bar"><span class="soft">${count ? `${count} picked` : list.filter ? "All that fit" : "All under way"}:</span>
+    ${count || (list.filter && list.rows?.some(isUnderWay)) ? html`<div class="bar"><span class="soft">${count ? `${count} picked` : "All that fit"}:</span>
       ${Object.entries(CHANGES).map(([name, one]) => html`<${Button} kind=${one.kind ?? ""} onClick=${() => setAsking(name)}>${one.word}…</${Button}>`)}
       ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}</div>` : ""}
     ${asking && count ? html`<${AskEach} key=${asking} ids=${[...picked.ids]} act=${each} ...${common}>${inside}</${AskEach}>` : ""}
@@ -62,7 +62,7 @@ export function Page() {
   const mayChange = can("RunService/ChangeRuns");
   return html`<div class="page">
     <div class="page-head"><h1>Runs</h1></div>
-    <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${RUN_FIELDS} placeholder="words of the job, or state=FAILED AND kind=Timeout" label="Filter runs" />
+    <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${RUN_FIELDS} placeholder="words of the job, or kind=Timeout" label="Filter runs" />
       <div class="chips">${QUICK.map(([word, text]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => list.setFilter(text)}>${word}</button>`)}</div>
       <span class="grow"></span><${Columns} columns=${COLUMNS} /></div>
     <${Actions} list=${{ ...list, filter: filterOf(list.q, "job") }} picked=${picked} />
