@@ -26,6 +26,7 @@ T = TypeVar("T")
 EXTEND_MIN_S, EXTEND_MAX_S = 1.0, 86_400.0
 PROGRESS_MESSAGE_MAX = 256
 LABELS_MAX, LABEL_VALUE_MAX = 32, 256
+WARNING_MAX = 1_024
 CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 LABEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}", re.ASCII)
 LOGGER = logging.getLogger("raftsched.run")
@@ -46,7 +47,8 @@ class Context:
     """One attempt. A handler gets it as an argument of this type, or from `current_context()`."""
 
     __slots__ = (
-        "_deadline", "_lease", "_log", "_mark", "_new_labels", "_stop", "_voice", "started", "task",
+        "_deadline", "_lease", "_log", "_mark", "_new_labels", "_stop", "_voice", "_warnings",
+        "started", "task",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, voice: Voice) -> None:
@@ -57,6 +59,7 @@ class Context:
         self._log: RunLog | None = None
         self._deadline: datetime | None = None
         self._new_labels: dict[str, str] | None = None
+        self._warnings = ""
         # For whoever runs the handler.
         self.started = False
         self.task: asyncio.Task[None] | None = None
@@ -178,6 +181,23 @@ class Context:
         if len({*self._lease.labels, *self.new_labels, name}) > LABELS_MAX:
             raise ValueError(f"the run has {LABELS_MAX} labels already; that is the most")
         self._new_labels = {**self.new_labels, name: value}
+
+    def warn(self, text: str) -> None:
+        """Say that somebody should look at the run, although it succeeds; it is sent with the
+        attempt's end, and only if that is a success. Several stand on a line each, up to 1,024
+        characters together.
+
+        context.warn("3 of 500 rows had no address")
+        """
+        said = clean(str(text)).strip()
+        if not said:
+            raise ValueError("the text is empty; say what somebody should look at")
+        self._warnings = f"{self._warnings}\n{said}".strip()[:WARNING_MAX]
+
+    @property
+    def warning(self) -> str:
+        """What was said by `warn` so far."""
+        return self._warnings
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """Say how far it is; cheap, the newest word counts. Also keeps `timeouts.heartbeat`."""

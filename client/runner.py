@@ -193,7 +193,7 @@ async def drive(invoke: Callable[[Context], Any], context: Context) -> Result:
         raise
     except BaseException as error:
         result = _end(context, error)
-    return _labelled(context, result)
+    return _noted(context, result)
 
 
 def call(invoke: Callable[[Context], Any], context: Context) -> Result:
@@ -204,12 +204,14 @@ def call(invoke: Callable[[Context], Any], context: Context) -> Result:
         result = outcomes.success(context.lease, invoke(context), context.log_tail)
     except BaseException as error:
         result = _end(context, error)
-    return _labelled(context, result)
+    return _noted(context, result)
 
 
-def _labelled(context: Context, result: Result) -> Result:
+def _noted(context: Context, result: Result) -> Result:
     if context.new_labels:
         result.notes.labels.update(context.new_labels)
+    if context.warning and result.HasField("success"):
+        result.notes.warning = context.warning
     return result
 
 

@@ -56,6 +56,11 @@ class Run:
         return run_pb2.RunState.Name(self.message.state).removeprefix("RUN_STATE_")
 
     @property
+    def warning(self) -> str:
+        """What its handler wants people to look at although it succeeded; empty: nothing."""
+        return self.message.warning
+
+    @property
     def ended(self) -> bool:
         return self.message.HasField("end_time")
 

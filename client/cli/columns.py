@@ -21,6 +21,7 @@ from .look import (
     payload,
     schedules,
     state,
+    warned,
 )
 from .times import now_ms, rough_text
 
@@ -65,7 +66,14 @@ def _at(message: Any, path: str) -> Any:  # Fields of any message.
 
 def _last(job: Any) -> Cell:
     """How the last run ended; "never ran" is no failure, so it is not said with a word of one."""
-    return state(enum_word(job.status, "last_state") if job.status.last_run else "-")
+    if not job.status.last_run:
+        return state("-")
+    return warned(enum_word(job.status, "last_state"), job.status.last_warning)
+
+
+def _why(run: Any) -> str:
+    """What went wrong in a run, or what it warns of."""
+    return f"{run.error.kind}: {run.error.message}" if run.error.kind else str(run.warning)
 
 
 def _job_note(job: Any, look: Look) -> Cell:
@@ -74,6 +82,7 @@ def _job_note(job: Any, look: Look) -> Cell:
     parts = [paused(status, look)]
     parts += [f"left out: {status.left_out}"] if status.left_out else []
     parts += [status.broken_reason] if status.broken_reason else []
+    parts += [f"the last run warns: {status.last_warning}"] if status.last_warning else []
     return Cell("; ".join(part for part in parts if part))
 
 
@@ -123,6 +132,7 @@ def _more(event: Any) -> str:
         event.message,
         enum_word(event.ledger, "outcome"),
         f"{run.error.kind}: {run.error.message}" if run.error.kind and ended_badly else "",
+        run.warning,
         f"worker {run.worker}" if kind == "run leased" else "",
     ]
     return "; ".join(part for part in said if part)
@@ -157,6 +167,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("PRIORITY", lambda job: enum_word(job.spec, "priority") or "medium", wide=True),
         count("FIRED", "status.fired", wide=True),
         count("FAILED", "status.failed", wide=True),
+        count("WARNED", "status.warned", wide=True),
         made("LABELS", lambda job: pairs(job.spec.labels), wide=True),
         text("OWNER", "spec.owner", wide=True),
         count("VERSION", "version", wide=True),
@@ -164,14 +175,12 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "Run": (
         text("RUN", "id"),
-        enum("STATE", "state"),
+        Column("STATE", lambda run, _: warned(enum_word(run, "state"), run.warning)),
         when("DUE", "due_time"),
         Column("DURATION", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
         count("ATTEMPT", "attempt"),
         made("WORKER", _worker),
-        made(
-            "ERROR", lambda run: f"{run.error.kind}: {run.error.message}" if run.error.kind else ""
-        ),
+        made("ERROR", _why),
         text("JOB", "job", wide=True),
         enum("CAUSE", "cause", wide=True),
         when("SCHEDULED", "scheduled_time", wide=True),

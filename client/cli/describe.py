@@ -42,6 +42,8 @@ SENTENCES = {
     "message",
     "description",
     "pause reason",
+    "warning",
+    "last warning",
     "warnings",
 }
 # What people look for first; the other fields follow in the order of the contracts.

@@ -68,6 +68,11 @@ def state(text: str) -> Cell:
     return Cell(text, STYLES.get(text, ""))
 
 
+def warned(text: str, warning: str) -> Cell:
+    """How a run ended, marked if it warns of something."""
+    return Cell(f"{text} ▲", "yellow") if warning else state(text)
+
+
 @cache
 def _prefix(enum: Any) -> str:
     first = str(enum.values[0].name)

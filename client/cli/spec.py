@@ -112,6 +112,13 @@ ACTIONS = (
         " nothing else; what it prints is the result, up to 64 KiB.",
     ),
     click.option("--env", multiple=True, metavar="KEY=VALUE", help="For --shell; can be repeated."),
+    click.option(
+        "--warn-on-exit",
+        multiple=True,
+        type=click.IntRange(1, 255),
+        metavar="CODE",
+        help="For --shell: it succeeded with a warning; can be repeated.",
+    ),
     click.option("--grpc", metavar="HOST:PORT/SERVICE/METHOD", help="Call this by gRPC."),
 )
 SCHEDULES = (
@@ -228,10 +235,12 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
         raise wrong_use(f"{flags} together", "a job does one thing", f"--{named[0]} alone")
     for flag, action, what in (
         ("env", "shell", "the environment of a command"), ("header", "http", "a header of a call"),
+        ("warn_on_exit", "shell", "an exit code of a command"),
     ):  # fmt: skip
         if given[flag] and named != [action]:
+            shown = flag.replace("_", "-")
             raise wrong_use(
-                f"--{flag} without --{action}", f"it is {what}", f"the same with --{action}"
+                f"--{shown} without --{action}", f"it is {what}", f"the same with --{action}"
             )
     if not named:
         return None
@@ -250,7 +259,10 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
     try:
         argv, environment = shlex.split(text), pairs("--env", given["env"])
         warn_of_shell(argv)
-        return job_pb2.Action(shell=job_pb2.ShellAction(argv=argv, environment=environment))
+        codes = given["warn_on_exit"]
+        return job_pb2.Action(shell=job_pb2.ShellAction(
+            argv=argv, environment=environment, warning_exit_codes=codes,
+        ))  # fmt: skip
     except ValueError as wrong:
         raise wrong_use(f"cannot read --shell {text!r}", str(wrong), "close the quotes") from wrong
 

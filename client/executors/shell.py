@@ -48,7 +48,8 @@ class ShellExecutor(Executor):
     result; both outputs are in the log. It has a process group of its own; when it ends or is
     stopped, whoever is left in the group is killed. Stopping is SIGTERM, then SIGKILL after
     `grace`. `memory` limits the address space of each of its processes, in bytes. The kind of a
-    failure is "exit.3", "signal.SIGSEGV", "shell.timeout" or "shell.start".
+    failure is "exit.3", "signal.SIGSEGV", "shell.timeout" or "shell.start"; an exit code that the
+    action calls a warning is a success with one.
     """
 
     name = "shell"
@@ -141,7 +142,9 @@ class ShellExecutor(Executor):
             _kill(process.pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reading, LEFTOVERS_S)
-        if code != 0:
+        if code in context.lease.action.shell.warning_exit_codes:
+            context.warn(_said(code, bytes(error_words.kept)))
+        elif code != 0:
             raise _failed(code, bytes(error_words.kept))
         return result_of(context, bytes(output.kept), _kind(output.kept), len(output.kept))
 
@@ -220,12 +223,17 @@ def _kind(output: bytearray) -> str:
     return "text/plain; charset=utf-8"
 
 
-def _failed(code: int, words: bytes) -> AttemptFailed:
+def _said(code: int, words: bytes) -> str:
     text = words.decode("utf-8", "replace").strip()
+    return f"exit code {code}: {text}".rstrip(": ")
+
+
+def _failed(code: int, words: bytes) -> AttemptFailed:
     if code < 0:
+        text = words.decode("utf-8", "replace").strip()
         try:
             name = signal.Signals(-code).name
         except ValueError:
             name = str(-code)
         return AttemptFailed(f"ended by {name}: {text}".rstrip(": "), kind=f"signal.{name}")
-    return AttemptFailed(f"exit code {code}: {text}".rstrip(": "), kind=f"exit.{code}")
+    return AttemptFailed(_said(code, words), kind=f"exit.{code}")

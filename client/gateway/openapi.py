@@ -370,7 +370,7 @@ PLAIN_FIELDS: Json = {
 }
 PLAIN_RUN = thing(
     "A run.", run_id=TEXT, status=TEXT, scheduled_time=MAYBE, start_time=MAYBE, end_time=MAYBE,
-    retry_count=COUNT, error=MAYBE,
+    retry_count=COUNT, error=MAYBE, warning=MAYBE,
 )  # fmt: skip
 PLAIN_SCHEMAS: Json = {
     "PlainJob": thing("A job in its short form.", **PLAIN_FIELDS) | {"additionalProperties": False},
@@ -378,8 +378,8 @@ PLAIN_SCHEMAS: Json = {
     | {"required": ["job_id", "next_fire_time"]},
     "PlainJobStatus": thing(
         "How it stands.", job_id=TEXT, status=TEXT, last_run=MAYBE, next_run=MAYBE,
-        retry_count=COUNT,
-    ) | {"required": ["job_id", "status", "last_run", "next_run", "retry_count"]},
+        retry_count=COUNT, warning=MAYBE,
+    ) | {"required": ["job_id", "status", "last_run", "next_run", "retry_count", "warning"]},
     "PlainJobHistory": thing(
         "Its runs, newest first.", job_id=TEXT, runs={"type": "array", "items": PLAIN_RUN},
         next_page_token=TEXT,

@@ -242,6 +242,7 @@ async def _status(request: job_pb2.GetJobStatusRequest, ask: Ask) -> dict[str, A
         "last_run": instant(last, "end_time") if last is not None else None,
         "next_run": instant(status, "next_scheduled_time"),
         "retry_count": max(0, shown_run.attempt - 1) if shown_run is not None else 0,
+        "warning": status.last_warning or None,
     }
 
 
@@ -272,6 +273,7 @@ def _run(run: run_pb2.Run) -> dict[str, Any]:
         "end_time": instant(run, "end_time"),
         "retry_count": max(0, run.attempt - 1),
         "error": run.error.message or None,
+        "warning": run.warning or None,
     }
 
 

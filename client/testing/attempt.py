@@ -63,6 +63,11 @@ class Outcome:
         return msgspec.json.decode(payload.data)
 
     @property
+    def warning(self) -> str:
+        """What the handler warned of, if it succeeded."""
+        return self.report.notes.warning
+
+    @property
     def fatal(self) -> bool:
         """No other attempt is to be made."""
         return self.report.failure.fatal

@@ -506,6 +506,7 @@ class ShellAction(_message.Message):
     ARGV_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     USE_SHELL_FIELD_NUMBER: _builtins.int
+    WARNING_EXIT_CODES_FIELD_NUMBER: _builtins.int
     use_shell: _builtins.bool
     """Hand argv, which must be one element, to /bin/sh -c instead."""
     @_builtins.property
@@ -518,16 +519,24 @@ class ShellAction(_message.Message):
         nor in argv may there be a zero character.
         """
 
+    @_builtins.property
+    def warning_exit_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Exit codes that mean success with a warning (Run.warning), whose text is the end of what the
+        command wrote to standard error. 1 to 255, at most 16. Empty: none; only 0 is a success. A
+        worker of a version before this field reports them as failures.
+        """
+
     def __init__(
         self,
         *,
         argv: _abc.Iterable[_builtins.str] | None = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         use_shell: _builtins.bool = ...,
+        warning_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "environment", b"environment", "use_shell", b"use_shell"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "environment", b"environment", "use_shell", b"use_shell", "warning_exit_codes", b"warning_exit_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1046,6 +1055,8 @@ class JobStatus(_message.Message):
     LATER_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     PAUSED_BY_FIELD_NUMBER: _builtins.int
+    WARNED_FIELD_NUMBER: _builtins.int
+    LAST_WARNING_FIELD_NUMBER: _builtins.int
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
@@ -1084,6 +1095,12 @@ class JobStatus(_message.Message):
     """Who paused it, as far as the newest 1,000 entries of the audit log say. Sent by GetJob and
     GetJobStatus.
     """
+    warned: _builtins.int
+    """Of those that SUCCEEDED, ever, the runs with a warning (Run.warning). Sent by GetJob,
+    GetJobStatus and ListJobs.
+    """
+    last_warning: _builtins.str
+    """What the run that ended last warns of. Sent likewise. Empty: nothing."""
     @_builtins.property
     def pause_until(self) -> _timestamp_pb2.Timestamp:
         """When the pause ends by itself. Unset: it does not."""
@@ -1145,10 +1162,12 @@ class JobStatus(_message.Message):
         later: _builtins.int = ...,
         left_out: _builtins.str = ...,
         paused_by: _builtins.str = ...,
+        warned: _builtins.int = ...,
+        last_warning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_scheduled_time", b"last_scheduled_time", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_run", b"last_run", "last_scheduled_time", b"last_scheduled_time", "last_state", b"last_state", "later", b"later", "left_out", b"left_out", "live", b"live", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "paused_by", b"paused_by", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_run", b"last_run", "last_scheduled_time", b"last_scheduled_time", "last_state", b"last_state", "last_warning", b"last_warning", "later", b"later", "left_out", b"left_out", "live", b"live", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "paused_by", b"paused_by", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warned", b"warned", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

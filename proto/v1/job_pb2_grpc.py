@@ -335,8 +335,8 @@ class JobServiceServicer(object):
 
     def ListJobHistory(self, request, context):
         """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
-        `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `warning`,
+        `end_time`, `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

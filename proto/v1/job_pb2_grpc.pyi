@@ -147,8 +147,8 @@ class JobServiceStub:
     """
     ListJobHistory: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]
     """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
-    `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `warning`,
+    `end_time`, `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     ListJobLedger: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]
@@ -285,8 +285,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ListJobHistory: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]  # type: ignore[assignment]
     """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
-    `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `warning`,
+    `end_time`, `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
     """
     ListJobLedger: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]  # type: ignore[assignment]
@@ -528,8 +528,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobHistoryResponse, _abc.Awaitable[_job_pb2.ListJobHistoryResponse]]:
         """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
-        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `end_time`,
-        `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`, `warning`,
+        `end_time`, `last_worker`, `unique_key`, `attempt`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID, FORBIDDEN (see ListRuns).
         """
 

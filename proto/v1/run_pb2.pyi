@@ -226,6 +226,7 @@ class Run(_message.Message):
     CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
     TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
@@ -270,6 +271,12 @@ class Run(_message.Message):
     concurrency_key: _builtins.str
     """The concurrency key it counts under, such as "payload.customer=acme": from when its trigger
     names it, else from when it is leased or waits for a slot. Empty: none.
+    """
+    warning: _builtins.str
+    """What its handler wants people to look at, although it SUCCEEDED; at most 1,024 characters.
+    Empty: nothing. To all but people it is a success like any other: for runs downstream, counts
+    and how long it is kept. It may repeat payloads, so viewers that may not see those read
+    "(hidden)".
     """
     @_builtins.property
     def scheduled_time(self) -> _timestamp_pb2.Timestamp:
@@ -372,10 +379,11 @@ class Run(_message.Message):
         concurrency_key: _builtins.str = ...,
         trace_context: Global___TraceContext | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        warning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "labels", b"labels", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "trace_context", b"trace_context", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "labels", b"labels", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "trace_context", b"trace_context", "unique_key", b"unique_key", "upstream", b"upstream", "warning", b"warning", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

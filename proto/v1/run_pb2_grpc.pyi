@@ -43,10 +43,10 @@ class RunServiceStub:
     ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
     `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
     `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
-    `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
-    `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
-    times, and dead letters with a range of end times. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
+    `error` (kind and message of the error), `warning` (`warning!=""`: any), `outcome`, `cause`,
+    `attempt`, `scheduled_time`, `due_time`, `start_time`, `end_time`. Cheap are one job with a
+    range of scheduled times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error` or `warning`).
     """
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]
     """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
@@ -88,10 +88,10 @@ class RunServiceAsyncStub(RunServiceStub):
     ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
     `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
     `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
-    `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
-    `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
-    times, and dead letters with a range of end times. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
+    `error` (kind and message of the error), `warning` (`warning!=""`: any), `outcome`, `cause`,
+    `attempt`, `scheduled_time`, `due_time`, `start_time`, `end_time`. Cheap are one job with a
+    range of scheduled times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+    PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error` or `warning`).
     """
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
@@ -142,10 +142,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
         `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
         `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
-        `error` (kind and message of the error), `outcome`, `cause`, `attempt`, `scheduled_time`,
-        `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled
-        times, and dead letters with a range of end times. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error`).
+        `error` (kind and message of the error), `warning` (`warning!=""`: any), `outcome`, `cause`,
+        `attempt`, `scheduled_time`, `due_time`, `start_time`, `end_time`. Cheap are one job with a
+        range of scheduled times, and dead letters with a range of end times. Refused with FILTER_INVALID,
+        PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error` or `warning`).
         """
 
     @_abc_1.abstractmethod

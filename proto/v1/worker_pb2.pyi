@@ -545,6 +545,12 @@ class RunNotes(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     LABELS_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
+    warning: _builtins.str
+    """The attempt succeeded, and somebody should look at it: Run.warning. At most 1,024 characters,
+    the rest is cut off. Where the attempt ends otherwise it counts for nothing: its error says
+    what there is to say.
+    """
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels, over those of the same name. FIELD_INVALID or LIMIT_EXCEEDED if the run would have more
@@ -555,10 +561,11 @@ class RunNotes(_message.Message):
         self,
         *,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        warning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1044,6 +1051,7 @@ class CompleteRequest(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run."""
     token: _builtins.int
@@ -1054,6 +1062,10 @@ class CompleteRequest(_message.Message):
     def result(self) -> _common_pb2.Payload:
         """What the handler returned. Unset: nothing."""
 
+    @_builtins.property
+    def notes(self) -> Global___RunNotes:
+        """What the handler writes on the run. Unset: nothing."""
+
     def __init__(
         self,
         *,
@@ -1061,10 +1073,11 @@ class CompleteRequest(_message.Message):
         token: _builtins.int = ...,
         result: _common_pb2.Payload | None = ...,
         log_tail: _builtins.bytes = ...,
+        notes: Global___RunNotes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["notes", b"notes", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_tail", b"log_tail", "result", b"result", "run", b"run", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_tail", b"log_tail", "notes", b"notes", "result", b"result", "run", b"run", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1097,6 +1110,7 @@ class FailRequest(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """The run."""
     token: _builtins.int
@@ -1107,6 +1121,10 @@ class FailRequest(_message.Message):
     def failure(self) -> Global___Failure:
         """Why, and what next."""
 
+    @_builtins.property
+    def notes(self) -> Global___RunNotes:
+        """What the handler writes on the run. Unset: nothing."""
+
     def __init__(
         self,
         *,
@@ -1114,10 +1132,11 @@ class FailRequest(_message.Message):
         token: _builtins.int = ...,
         failure: Global___Failure | None = ...,
         log_tail: _builtins.bytes = ...,
+        notes: Global___RunNotes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "notes", b"notes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "log_tail", b"log_tail", "run", b"run", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "log_tail", b"log_tail", "notes", b"notes", "run", b"run", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

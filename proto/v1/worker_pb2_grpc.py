@@ -251,14 +251,16 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE.
+        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
+        FIELD_INVALID and LIMIT_EXCEEDED (the notes).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fail(self, request, context):
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID.
+        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
+        LIMIT_EXCEEDED (the notes).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -121,9 +121,13 @@ class WorkerServiceStub:
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]
-    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
+    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
+    FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+    """
     Fail: _grpc.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
+    LIMIT_EXCEEDED (the notes).
+    """
     Release: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]
     """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
     FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
@@ -237,9 +241,13 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]  # type: ignore[assignment]
-    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
+    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
+    FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+    """
     Fail: _aio.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]  # type: ignore[assignment]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
+    LIMIT_EXCEEDED (the notes).
+    """
     Release: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
     FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
@@ -380,7 +388,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.CompleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.CompleteResponse, _abc.Awaitable[_worker_pb2.CompleteResponse]]:
-        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
+        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
+        FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+        """
 
     @_abc_1.abstractmethod
     def Fail(
@@ -388,7 +398,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.FailRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.FailResponse, _abc.Awaitable[_worker_pb2.FailResponse]]:
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
+        LIMIT_EXCEEDED (the notes).
+        """
 
     @_abc_1.abstractmethod
     def Release(

@@ -20,7 +20,7 @@ LABELS = "labels."
 RUN_STATE = words(run_pb2.RunState.keys(), "RUN_STATE_")
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "RETRYING"})
 # What a viewer without `see_payloads` may not search: the answers would show what is hidden.
-HIDDEN_FIELDS = frozenset({"error"})
+HIDDEN_FIELDS = frozenset({"error", "warning"})
 OF_RUNS = (
     run_pb2.ListRunsRequest,
     job_pb2.ListJobHistoryRequest,
@@ -120,6 +120,7 @@ RUNS: dict[str, RunField] = {
     "concurrency_key": (TEXT, lambda seen: seen.record.limit_key),
     "kind": (TEXT, lambda seen: seen.record.error.kind if seen.record.error else ""),
     "error": (TEXT, lambda seen: seen.record.error.message if seen.record.error else ""),
+    "warning": (TEXT, lambda seen: carried.warning_of(seen.view, seen.run)),
     "attempt": (NUMBER, lambda seen: seen.record.attempt),
     "scheduled_time": (INSTANT, lambda seen: keys.scheduled_of(seen.run.occurrence)),
     "due_time": (INSTANT, lambda seen: seen.record.due_at_ms or ""),

@@ -16,7 +16,7 @@ from ..model.phases import CANCELLED
 from ..model.record import RunRecord, UniqueRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
-from ..runs import history, overlap, runs
+from ..runs import history, overlap, runs, warned
 from ..tenants import namespaces, quota
 from . import backlog, pause, resume
 
@@ -71,6 +71,7 @@ def step(view: View, job: Job) -> None:
         if gone and not lines and not left:
             timers.set_job(view, job, 0)
             pause.forget(view, job.jid)
+            warned.forget(view, job.jid)
             view.delete(keys.job_name(keys.namespace_of(job.jid), job.definition.name))
             view.delete(keys.job(job.jid))
             view.delete(keys.state(job.jid))

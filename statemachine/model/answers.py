@@ -59,6 +59,8 @@ def _carried(view: View, run: Run, answer: worker_pb2.Lease | run_pb2.Run) -> No
         if record.trace is not None:
             answer.trace_context.CopyFrom(record.trace)
         answer.labels.update((label.name, label.value) for label in record.labels)
+        if record.warning and isinstance(answer, run_pb2.Run):
+            answer.warning = record.warning
 
 
 @lru_cache(TIMES_KEPT)

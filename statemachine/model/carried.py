@@ -1,4 +1,4 @@
-"""What a run carries for others: its place in a trace, and labels."""
+"""What a run carries for others: its place in a trace, labels, and a warning."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ def of(view: View, run: Run) -> CarriedRecord | None:
 
 
 def put(
-    view: View, run: Run, trace: run_pb2.TraceContext | None, labels: Mapping[str, str]
-) -> None:
+    view: View, run: Run, trace: run_pb2.TraceContext | None, labels: Mapping[str, str],
+    warning: str = "",
+) -> None:  # fmt: skip
     """Have a run carry this; a new run nothing else, an older one its labels under these."""
-    if trace is None and not labels:
+    if trace is None and not labels and not warning:
         return
     before = of(view, run) or CarriedRecord()
     named = labels_with(view, run, labels)
     record = CarriedRecord(
         trace=trace or before.trace,
         labels=tuple(LabelRecord(name=name, value=named[name]) for name in sorted(named)),
+        warning=warning,
     )
     view.change_run(run).exempt |= RunRecord.CARRIES
     view.put(keys.carried(run.jid, run.occurrence), record)
@@ -51,6 +53,12 @@ def labels_with(view: View, run: Run, labels: Mapping[str, str]) -> dict[str, st
     before = of(view, run)
     named = {label.name: label.value for label in before.labels} if before is not None else {}
     return named | dict(labels)
+
+
+def warning_of(view: View, run: Run) -> str:
+    """What a run that succeeded warns of; empty: nothing."""
+    record = of(view, run)
+    return record.warning if record is not None else ""
 
 
 def trace_of(view: View, jid: int, occurrence: int) -> run_pb2.TraceContext | None:

@@ -6,7 +6,7 @@ that such a viewer still sees what calls whom. The audit log writes no value of 
 all, whoever reads it.
 
 Of an error its kind stays. What a worker says of it may repeat arguments, an answer's body or what
-a command printed, so it goes; what the cluster itself says of a run stays.
+a command printed, so it goes, and so does a warning; what the cluster itself says of a run stays.
 
 Of a command its program stays: an argument is often a password, and with a shell even the one
 argument is a whole script. The path of a job's URL stays, as it says what is called; that of a
@@ -83,6 +83,10 @@ def _host(message: Any, name: str) -> None:  # noqa: ANN401
     setattr(message, name, host_only(getattr(message, name)))
 
 
+def _text(message: Any, name: str) -> None:  # noqa: ANN401
+    setattr(message, name, HIDDEN)
+
+
 def _words(message: Any, name: str) -> None:  # noqa: ANN401
     if message.kind not in OWN_KINDS:
         setattr(message, name, HIDDEN)
@@ -98,6 +102,8 @@ FIELDS: dict[str, Callable[[Any, str], None]] = {
     "raftsched.v1.Alert.webhook": _host,
     "raftsched.v1.RunError.message": _words,
     "raftsched.v1.RunError.trace": _words,
+    "raftsched.v1.Run.warning": _text,
+    "raftsched.v1.JobStatus.last_warning": _text,
 }
 
 

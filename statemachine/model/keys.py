@@ -44,6 +44,7 @@ SET_BACK = b"b"  # once: up to when times were decided on before the state's tim
 RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
 STREAK = b"0"  # jid: runs that failed in a row, of a job that is to be paused for that
+WARNED = b"2"  # jid: how many runs of a job succeeded with a warning
 CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 STAGED = b"o"  # once: the backup that is on its way into this state
 PIECE = b"G"  # number of the stage, offset: the bytes of that backup
@@ -124,6 +125,10 @@ lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occurrence
 
 def streak(jid: int) -> bytes:
     return _ONE.pack(STREAK, jid)
+
+
+def warned(jid: int) -> bytes:
+    return _ONE.pack(WARNED, jid)
 
 
 def catch_up(jid: int) -> bytes:

@@ -315,6 +315,13 @@ class StreakRecord(Record):
     failed: int = 0
 
 
+class WarnedRecord(Record):
+    """Runs of a job succeeded with a warning: how many ever, and the last one of them."""
+
+    count: int = 0
+    last_occurrence: int = 0
+
+
 class BrokenRecord(Record):
     """A job that was set aside; it goes when the job comes back."""
 
@@ -537,13 +544,27 @@ class CarriedRecord(Record):
     """What a run carries that the rules do not look at, from its beginning until it is purged: most
     runs have none, so it is kept beside them. An older version that purges the run leaves it."""
 
+    # Format 1 had no warnings.
+    FORMAT: ClassVar[int] = 2
+
+    format: int = 2
     trace: run_pb2.TraceContext | None = None
     # By name.
     labels: tuple[LabelRecord, ...] = ()
+    # See Run.warning.
+    warning: str = ""
 
     def weight(self) -> int:
         size = sum(len(label.name) + 2 * len(label.value) for label in self.labels)
+        size += len(self.warning)
         return size + (self.trace.ByteSize() if self.trace is not None else 0)
+
+    def upgrade(self) -> bool:
+        """One of format 1 lacks only what it could not have."""
+        if self.format != FORMAT:
+            return False
+        self.format = self.FORMAT
+        return True
 
 
 class LaneRecord(Record):

@@ -284,6 +284,10 @@ def _shell(shell: job_pb2.ShellAction) -> list[Fault]:
         if any("\0" in text for text in texts):
             message = "it has a zero character, which no command can be given; take it out"
             faults.append(Fault(f"{field}.{part}", INVALID, message))
+    for code in shell.warning_exit_codes:
+        faults += between(f"{field}.warning_exit_codes", code, 1, 255)
+    codes = len(shell.warning_exit_codes)
+    faults += count(f"{field}.warning_exit_codes", codes, limits.WARNING_EXIT_CODES)
     if any(not name or "=" in name for name in shell.environment):
         message = "the name of a variable is empty or has a '='"
         faults.append(Fault(f"{field}.environment", INVALID, message))

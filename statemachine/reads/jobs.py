@@ -17,15 +17,15 @@ from ..model.record import LedgerRecord, RunRecord, StateRecord, UsageRecord, pa
 from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import ledger, upcoming
-from ..runs import set_aside
+from ..runs import set_aside, warned
 from ..tenants import audit_log, namespaces
 from . import job_order
 
 HISTORY_FIELDS = {
     name: filtered.RUN_FIELDS[name]
     for name in (
-        "state", "scheduled_time", "outcome", "cause", "kind", "error", "end_time",
-        "last_worker", "unique_key", "attempt",
+        "state", "scheduled_time", "outcome", "cause", "kind", "error", "warning",
+        "end_time", "last_worker", "unique_key", "attempt",
     )
 }  # fmt: skip
 
@@ -52,6 +52,7 @@ def get_status(
 
 def _complete(view: View, job: Job, status: job_pb2.JobStatus) -> None:
     set_aside.show(view, job.jid, status)
+    warned.show(view, job, status)
     upcoming.show(view, job, status)
 
 

@@ -18,14 +18,16 @@ def complete(
     if request.HasField("result"):
         success.result.CopyFrom(request.result)
     _take(view, worker_pb2.Result(
-        run=request.run, token=request.token, success=success, log_tail=request.log_tail
+        run=request.run, token=request.token, success=success, log_tail=request.log_tail,
+        notes=request.notes if request.HasField("notes") else None,
     ))  # fmt: skip
     return worker_pb2.CompleteResponse()
 
 
 def fail(view: View, request: worker_pb2.FailRequest, actor: str) -> worker_pb2.FailResponse:
     _take(view, worker_pb2.Result(
-        run=request.run, token=request.token, failure=request.failure, log_tail=request.log_tail
+        run=request.run, token=request.token, failure=request.failure, log_tail=request.log_tail,
+        notes=request.notes if request.HasField("notes") else None,
     ))  # fmt: skip
     jid, occurrence = keys.run_key(request.run) or (0, 0)
     run = view.get(keys.run(jid, occurrence), RunRecord)

@@ -22,7 +22,7 @@ from ..model.record import (
 )
 from ..model.request import Note, Report
 from ..model.view import View
-from . import admission, runs
+from . import admission, runs, warned
 from .move import move
 from .timeouts import arm
 
@@ -106,7 +106,10 @@ def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejec
     if has_result and (wrong := _wrong_payload(success.result)) is not None:
         return wrong
     if result.HasField("notes"):
-        carried.put(view, run, None, result.notes.labels)
+        warning = result.notes.warning[: limits.WARNING_CHARS]
+        carried.put(view, run, None, result.notes.labels, warning)
+        if warning:
+            warned.count(view, run)
     record = view.end_run(run)
     if has_result:
         record.result = success.result

@@ -317,10 +317,11 @@ class Machine:
     # What workers say.
 
     def succeed(
-        self, lease: worker_pb2.Lease, data: bytes = b"", log_tail: bytes = b""
+        self, lease: worker_pb2.Lease, data: bytes = b"", log_tail: bytes = b"", warning: str = ""
     ) -> worker_pb2.ResultAck:
         success = worker_pb2.Success(result=common_pb2.Payload(data=data) if data else None)
-        return self._report(lease, success=success, log_tail=log_tail)
+        notes = worker_pb2.RunNotes(warning=warning) if warning else None
+        return self._report(lease, success=success, log_tail=log_tail, notes=notes)
 
     def fail(
         self,
@@ -449,6 +450,12 @@ def with_mask(path: str, **spec: object) -> job_pb2.UpdateJobRequest:
     request.job.spec.MergeFrom(job_pb2.JobSpec(**spec))  # type: ignore[arg-type]
     request.update_mask.paths.append(path)
     return request
+
+
+def warn_all(machine: Machine, text: str) -> None:
+    """A worker takes all that is ready, and succeeds with a warning."""
+    for lease in machine.grant("w1"):
+        machine.succeed(lease, warning=text)
 
 
 def cut_off(name: str) -> job_pb2.UpdateJobRequest:

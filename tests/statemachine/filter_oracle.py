@@ -91,6 +91,7 @@ def of_run(run: run_pb2.Run, job: job_pb2.Job) -> Seen:
         "concurrency_key": [run.concurrency_key],
         "kind": [run.error.kind],
         "error": [run.error.message],
+        "warning": [run.warning],
         "attempt": run.attempt,
         "scheduled_time": run.scheduled_time.ToMilliseconds(),
         "due_time": run.due_time.ToMilliseconds(),

@@ -116,7 +116,7 @@ def test_a_filter_of_many_terms_looks_at_fewer_records() -> None:
 
 @cache
 def world() -> Machine:
-    random, machine = Random(15), Machine(MemoryStore())
+    random, warnings, machine = Random(15), Random(7), Machine(MemoryStore())
     once = job_pb2.RetryPolicy(max_attempts=1)
     for number in range(12):
         machine.advance(random.randrange(3) * SECOND_MS)
@@ -148,7 +148,7 @@ def world() -> Machine:
             if random.randrange(4) == 0:
                 continue
             if random.randrange(2):
-                machine.succeed(lease)
+                machine.succeed(lease, warning=warnings.choice(["", "", "3 rows", "Late"]))
             else:
                 kind = random.choice(["ValueError", "KeyError"])
                 machine.fail(lease, kind=kind, message=f"{kind} at {lease.job}")

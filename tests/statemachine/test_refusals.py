@@ -51,6 +51,13 @@ SPECS: list[tuple[Spec, str, str]] = [
     (Spec(delete_after=TOO_LONG_MS), "spec.delete_after", "FIELD_INVALID"),
     (Spec(pause_on_failure=-1), "spec.pause_on_failure", "FIELD_INVALID"),
     (Spec(pause_on_failure=1_001), "spec.pause_on_failure", "FIELD_INVALID"),
+    (Spec(action=job_pb2.Action(shell=job_pb2.ShellAction(argv=["a"], warning_exit_codes=[0]))),
+     "spec.action.shell.warning_exit_codes", "FIELD_INVALID"),
+    (Spec(action=job_pb2.Action(shell=job_pb2.ShellAction(argv=["a"], warning_exit_codes=[256]))),
+     "spec.action.shell.warning_exit_codes", "FIELD_INVALID"),
+    (Spec(action=job_pb2.Action(shell=job_pb2.ShellAction(
+        argv=["a"], warning_exit_codes=range(1, 18)))),
+     "spec.action.shell.warning_exit_codes", "LIMIT_EXCEEDED"),
     (Spec(misfire=job_pb2.MisfirePolicy(rule=9)), "spec.misfire.rule", "FIELD_INVALID"),  # type: ignore[arg-type]
     (Spec(misfire=job_pb2.MisfirePolicy(maximum=10_001)), "spec.misfire.maximum", "FIELD_INVALID"),
     (Spec(misfire=job_pb2.MisfirePolicy(start_deadline=Duration())),

@@ -10,6 +10,7 @@ from raftsched.client.gateway import plain
 from raftsched.client.gateway.fields import Wrong
 from raftsched.proto.v1 import job_pb2, run_pb2
 
+from ...statemachine.driver import warn_all
 from ..stage import Stage
 from .served import Served
 
@@ -134,6 +135,7 @@ async def test_the_life_of_a_job(gateway: Served, stage: Stage) -> None:
     status = "/api/v1/jobs/report/status"
     fresh = (await gateway.ask("GET", status)).body
     assert (fresh["status"], fresh["last_run"], fresh["retry_count"]) == ("PENDING", None, 0)
+    assert fresh["warning"] is None
     assert fresh["next_run"] is not None
     run = (await gateway.ask("POST", "/v1/jobs/report:trigger", {})).body
     assert (await gateway.ask("GET", status)).body["status"] == "PENDING"
@@ -158,6 +160,20 @@ async def test_the_life_of_a_job(gateway: Served, stage: Stage) -> None:
     assert (gone.status, gone.body) == (200, {"deleted": True})
     missing = await gateway.ask("DELETE", "/api/v1/jobs/report")
     assert (missing.status, missing.reason) == (404, "JOB_NOT_FOUND")
+
+
+async def test_a_warning_is_shown_beside_a_success(gateway: Served, stage: Stage) -> None:
+    await gateway.ask("POST", "/api/v1/jobs", SHORT)
+    await gateway.ask("PATCH", "/v1/jobs/report", {"spec": {"action": {"handler": "build"}}})
+    await gateway.ask("POST", "/v1/jobs/report:trigger", {})
+    stage.act(lambda machine: warn_all(machine, "look at this"))
+    status = (await gateway.ask("GET", "/api/v1/jobs/report/status")).body
+    assert (status["status"], status["warning"]) == ("SUCCEEDED", "look at this")
+    [run] = (await gateway.ask("GET", "/api/v1/jobs/report/history")).body["runs"]
+    assert (run["status"], run["error"], run["warning"]) == ("SUCCEEDED", None, "look at this")
+    query = "filter=state%3DSUCCEEDED%20AND%20warning%21%3D%22%22"
+    found = (await gateway.ask("GET", f"/v1/runs?{query}")).body
+    assert [one["warning"] for one in found["runs"]] == ["look at this"]
 
 
 async def test_a_trial_of_the_short_form_makes_nothing(gateway: Served) -> None:

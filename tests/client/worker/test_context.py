@@ -78,6 +78,33 @@ def test_labels_are_said_with_the_end_of_the_attempt(ends: str) -> None:
         assert dict(outcome.report.notes.labels) == {"rows": "17"}
 
 
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_a_warning_is_said_with_a_success_alone(ends: str) -> None:
+    def handler(context: Context) -> None:
+        context.warn("  3 rows had no address\n")
+        context.warn(f"half a sign: {chr(0xD800)}")
+        if ends == "badly":
+            raise RuntimeError
+
+    async def same(context: Context) -> None:
+        handler(context)
+
+    for one in (handler, same):
+        outcome = Attempt().run(one)
+        assert outcome.warning == (
+            "3 rows had no address\nhalf a sign: ?" if ends == "well" else ""
+        )
+        assert outcome.report.HasField("notes") == (ends == "well")
+
+
+def test_a_warning_is_cut_and_an_empty_one_refused(context: Context) -> None:
+    with pytest.raises(ValueError, match="the text is empty"):
+        context.warn(" ")
+    for _ in range(3):
+        context.warn("x" * 600)
+    assert context.warning == "x" * 600 + "\n" + "x" * 423
+
+
 def test_a_label_that_the_cluster_would_refuse_is_refused_here(context: Context) -> None:
     for name, value in (("Rows", "1"), ("", "1"), ("a", "b\n"), ("a", "b" * 257)):
         with pytest.raises(ValueError, match=r"name is|the value of a"):

@@ -290,6 +290,21 @@ async def test_shell_reports_exit_codes_and_signals() -> None:
     assert "/no/such/thing" in missing.failure.error.message
 
 
+async def test_shell_takes_an_exit_code_for_a_warning_where_the_job_says_so() -> None:
+    line = "echo out; echo oh >&2; exit 3"
+    warned = await carry_out(
+        ShellExecutor(), shell(line, use_shell=True, warning_exit_codes=[2, 3])
+    )
+    silent = await carry_out(
+        ShellExecutor(), shell("exit 3", use_shell=True, warning_exit_codes=[3])
+    )
+    failed = await carry_out(ShellExecutor(), shell(line, use_shell=True, warning_exit_codes=[4]))
+
+    assert (warned.success.result.data, warned.notes.warning) == (b"out\n", "exit code 3: oh")
+    assert (silent.HasField("success"), silent.notes.warning) == (True, "exit code 3")
+    assert (failed.failure.error.kind, failed.HasField("notes")) == ("exit.3", False)
+
+
 async def test_shell_limits_memory() -> None:
     code = "import sys; data = bytearray(2 << 30); print(len(data))"
 
