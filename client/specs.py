@@ -67,6 +67,8 @@ class SpecOptions(TypedDict, total=False):
     delete_after: Length | None
     # So many runs that failed in a row pause the job; 0: never.
     pause_on_failure: int
+    # The job that is triggered when a run FAILED; empty: none.
+    on_failure: str
 
 
 def job_of(name: str, *, namespace: str = "", **options: Unpack[SpecOptions]) -> job_pb2.Job:
@@ -203,4 +205,5 @@ _FIELDS: Fields = {
     "keep_history": ("spec.keep_history", duration),
     "delete_after": ("spec.delete_after", duration),
     "pause_on_failure": ("spec.pause_on_failure", int),
+    "on_failure": ("spec.on_failure.job", lambda job: _one_of(job, str, "the name of a job")),
 }

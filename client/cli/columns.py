@@ -246,6 +246,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         text("UPSTREAM", "upstream"),
         text("DOWNSTREAM", "downstream"),
         made("ON", lambda edge: enum_word(edge, "condition") or "success"),
+        made("HOW", lambda edge: "triggers" if edge.triggers else "waits", wide=True),
     ),
     "Node": (
         text("NODE", "name"),

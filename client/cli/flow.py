@@ -80,7 +80,8 @@ def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:
     below: dict[str, list[tuple[str, str]]] = {job: [] for job in found.jobs}
     for edge in found.edges:
         on = enum_word(edge, "condition") or "success"
-        below[edge.upstream].append((edge.downstream, "" if on == "success" else f" (on {on})"))
+        said = " (triggered)" if edge.triggers else "" if on == "success" else f" (on {on})"
+        below[edge.upstream].append((edge.downstream, said))
     fed = {edge.downstream for edge in found.edges}
     seen: set[str] = set()
     stack = [(job, 0, "") for job in reversed(found.jobs) if job not in fed]

@@ -94,6 +94,8 @@ FIELDS = (
     SpecOption("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
     SpecOption("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
           click.IntRange(0, 1_000)),
+    SpecOption("--on-failure", "on_failure.job", "Trigger this job when a run has failed.",
+          metavar="JOB"),
 )  # fmt: skip
 
 # Those that make more than one field, in the order of the help page.

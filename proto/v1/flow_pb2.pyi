@@ -361,22 +361,26 @@ class GraphEdge(_message.Message):
     UPSTREAM_FIELD_NUMBER: _builtins.int
     DOWNSTREAM_FIELD_NUMBER: _builtins.int
     CONDITION_FIELD_NUMBER: _builtins.int
+    TRIGGERS_FIELD_NUMBER: _builtins.int
     upstream: _builtins.str
     """The job that must end."""
     downstream: _builtins.str
     """The job that waits for it."""
     condition: _job_pb2.Dependency.Condition.ValueType
     """On which end."""
+    triggers: _builtins.bool
+    """`downstream` does not wait: a run of `upstream` that FAILED triggers it (JobSpec.on_failure)."""
     def __init__(
         self,
         *,
         upstream: _builtins.str = ...,
         downstream: _builtins.str = ...,
         condition: _job_pb2.Dependency.Condition.ValueType = ...,
+        triggers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "downstream", b"downstream", "upstream", b"upstream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "downstream", b"downstream", "triggers", b"triggers", "upstream", b"upstream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

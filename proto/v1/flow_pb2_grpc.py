@@ -72,8 +72,9 @@ class FlowServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetGraph(self, request, context):
-        """The jobs around one job: all it depends on and all that depend on it. Refused with
-        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
+        """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
+        of these triggers. Which failures trigger a job, ListJobs says (`on_failure=report`). Refused
+        with JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

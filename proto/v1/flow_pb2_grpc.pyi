@@ -40,8 +40,9 @@ class FlowServiceStub:
     PAGE_TOKEN_INVALID.
     """
     GetGraph: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]
-    """The jobs around one job: all it depends on and all that depend on it. Refused with
-    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
+    """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
+    of these triggers. Which failures trigger a job, ListJobs says (`on_failure=report`). Refused
+    with JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
     """
 
 @_typing.type_check_only
@@ -56,8 +57,9 @@ class FlowServiceAsyncStub(FlowServiceStub):
     PAGE_TOKEN_INVALID.
     """
     GetGraph: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]  # type: ignore[assignment]
-    """The jobs around one job: all it depends on and all that depend on it. Refused with
-    JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
+    """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
+    of these triggers. Which failures trigger a job, ListJobs says (`on_failure=report`). Refused
+    with JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
     """
 
 class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -87,8 +89,9 @@ class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _flow_pb2.GetGraphRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_flow_pb2.Graph, _abc.Awaitable[_flow_pb2.Graph]]:
-        """The jobs around one job: all it depends on and all that depend on it. Refused with
-        JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
+        """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
+        of these triggers. Which failures trigger a job, ListJobs says (`on_failure=report`). Refused
+        with JOB_NOT_FOUND, LIMIT_EXCEEDED (more than 10,000 jobs or 30,000 links, or over 4 MiB).
         """
 
 def add_FlowServiceServicer_to_server(servicer: FlowServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -189,6 +189,7 @@ class JobSpec(_message.Message):
     KEEP_HISTORY_FIELD_NUMBER: _builtins.int
     DELETE_AFTER_FIELD_NUMBER: _builtins.int
     PAUSE_ON_FAILURE_FIELD_NUMBER: _builtins.int
+    ON_FAILURE_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Whom to ask about it; at most 256 characters."""
     description: _builtins.str
@@ -267,6 +268,10 @@ class JobSpec(_message.Message):
         it stays.
         """
 
+    @_builtins.property
+    def on_failure(self) -> Global___OnFailure:
+        """What happens when a run FAILED, with no attempt left. Unset: nothing."""
+
     def __init__(
         self,
         *,
@@ -290,14 +295,53 @@ class JobSpec(_message.Message):
         keep_history: _duration_pb2.Duration | None = ...,
         delete_after: _duration_pb2.Duration | None = ...,
         pause_on_failure: _builtins.int = ...,
+        on_failure: Global___OnFailure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "keep_history", b"keep_history", "misfire", b"misfire", "overlap", b"overlap", "payload", b"payload", "retry", b"retry", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "keep_history", b"keep_history", "misfire", b"misfire", "on_failure", b"on_failure", "overlap", b"overlap", "payload", b"payload", "retry", b"retry", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "delivery", b"delivery", "description", b"description", "keep_history", b"keep_history", "labels", b"labels", "misfire", b"misfire", "overlap", b"overlap", "owner", b"owner", "pause_on_failure", b"pause_on_failure", "payload", b"payload", "priority", b"priority", "queue", b"queue", "retry", b"retry", "schedules", b"schedules", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream", "worker_labels", b"worker_labels"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "concurrency", b"concurrency", "delete_after", b"delete_after", "delivery", b"delivery", "description", b"description", "keep_history", b"keep_history", "labels", b"labels", "misfire", b"misfire", "on_failure", b"on_failure", "overlap", b"overlap", "owner", b"owner", "pause_on_failure", b"pause_on_failure", "payload", b"payload", "priority", b"priority", "queue", b"queue", "retry", b"retry", "schedules", b"schedules", "timeouts", b"timeouts", "timing", b"timing", "upstream", b"upstream", "worker_labels", b"worker_labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class OnFailure(_message.Message):
+    """What happens when a run of a job FAILED. To call an address then, let it trigger a job whose
+    action is that call: it has retries, a history and dead letters of its own.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """A job of the same namespace that is triggered, once for each failure; empty: none. Its run has
+    the cause FAILURE, `upstream` names the run that failed, and in place of the job's own payload
+    it has `{"namespace", "job", "run", "scheduled_time", "attempts", "error": {"kind",
+    "message"}}` as JSON, the message cut to 1,024 characters. It waits where the job is paused,
+    its overlap policy or a quota lets it not begin, and belongs to the same trace. A run that was
+    requeued and FAILED again triggers once more, unless the run of the failure before has not
+    ended yet.
+
+    Jobs that trigger each other in a circle, or more than 16 one behind the other, are refused
+    with CYCLE and LIMIT_EXCEEDED. A run that came of 16 failures one behind the other, also by
+    jobs that wait for others between, triggers nothing. Where nothing is triggered, as there is no
+    such job (any more) or 10,000 runs of it wait already, all else goes on: Run.on_failure,
+    ExplainRun and the event RUN_FAILED say why. A leader of a version before this field triggers
+    nothing.
+    """
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OnFailure: _TypeAlias = OnFailure  # noqa: Y015
 
 @_typing.final
 class Action(_message.Message):

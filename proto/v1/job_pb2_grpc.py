@@ -181,11 +181,11 @@ class JobServiceServicer(object):
     def ListJobs(self, request, context):
         """List jobs by name, or as `order_by` says. Filter fields: `name`, `labels.…`, `state`, `queue`,
         `owner`, `description`, `creator`, `zone`, `handler` (of an executor its kind: http, grpc,
-        shell), `calendar` (one whose days it leaves out), `last_state` (of the run that ended last),
-        `create_time`, `update_time`, `next_time` (when it is due next). A condition on
-        the beginning of the name that must hold leaves out the other names at no cost. What is listed
-        can be imported again, so this is the export too. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        shell), `calendar` (one whose days it leaves out), `on_failure` (the job that it triggers),
+        `last_state` (of the run that ended last), `create_time`, `update_time`, `next_time` (when it
+        is due next). A condition on the beginning of the name that must hold leaves out the other
+        names at no cost. What is listed can be imported again, so this is the export too. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,11 +49,11 @@ class JobServiceStub:
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]
     """List jobs by name, or as `order_by` says. Filter fields: `name`, `labels.…`, `state`, `queue`,
     `owner`, `description`, `creator`, `zone`, `handler` (of an executor its kind: http, grpc,
-    shell), `calendar` (one whose days it leaves out), `last_state` (of the run that ended last),
-    `create_time`, `update_time`, `next_time` (when it is due next). A condition on
-    the beginning of the name that must hold leaves out the other names at no cost. What is listed
-    can be imported again, so this is the export too. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    shell), `calendar` (one whose days it leaves out), `on_failure` (the job that it triggers),
+    `last_state` (of the run that ended last), `create_time`, `update_time`, `next_time` (when it
+    is due next). A condition on the beginning of the name that must hold leaves out the other
+    names at no cost. What is listed can be imported again, so this is the export too. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -187,11 +187,11 @@ class JobServiceAsyncStub(JobServiceStub):
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List jobs by name, or as `order_by` says. Filter fields: `name`, `labels.…`, `state`, `queue`,
     `owner`, `description`, `creator`, `zone`, `handler` (of an executor its kind: http, grpc,
-    shell), `calendar` (one whose days it leaves out), `last_state` (of the run that ended last),
-    `create_time`, `update_time`, `next_time` (when it is due next). A condition on
-    the beginning of the name that must hold leaves out the other names at no cost. What is listed
-    can be imported again, so this is the export too. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    shell), `calendar` (one whose days it leaves out), `on_failure` (the job that it triggers),
+    `last_state` (of the run that ended last), `create_time`, `update_time`, `next_time` (when it
+    is due next). A condition on the beginning of the name that must hold leaves out the other
+    names at no cost. What is listed can be imported again, so this is the export too. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -346,11 +346,11 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_pb2.ListJobsResponse, _abc.Awaitable[_job_pb2.ListJobsResponse]]:
         """List jobs by name, or as `order_by` says. Filter fields: `name`, `labels.…`, `state`, `queue`,
         `owner`, `description`, `creator`, `zone`, `handler` (of an executor its kind: http, grpc,
-        shell), `calendar` (one whose days it leaves out), `last_state` (of the run that ended last),
-        `create_time`, `update_time`, `next_time` (when it is due next). A condition on
-        the beginning of the name that must hold leaves out the other names at no cost. What is listed
-        can be imported again, so this is the export too. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        shell), `calendar` (one whose days it leaves out), `on_failure` (the job that it triggers),
+        `last_state` (of the run that ended last), `create_time`, `update_time`, `next_time` (when it
+        is due next). A condition on the beginning of the name that must hold leaves out the other
+        names at no cost. What is listed can be imported again, so this is the export too. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -82,6 +82,8 @@ class _CauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cause.ValueType
     """Its upstream jobs ended."""
     CAUSE_BACKFILL: _Cause.ValueType  # 4
     """A backfill."""
+    CAUSE_FAILURE: _Cause.ValueType  # 5
+    """A run of another job FAILED, whose `on_failure` names this one."""
 
 class Cause(_Cause, metaclass=_CauseEnumTypeWrapper):
     """Why a run exists."""
@@ -96,6 +98,8 @@ CAUSE_UPSTREAM: Cause.ValueType  # 3
 """Its upstream jobs ended."""
 CAUSE_BACKFILL: Cause.ValueType  # 4
 """A backfill."""
+CAUSE_FAILURE: Cause.ValueType  # 5
+"""A run of another job FAILED, whose `on_failure` names this one."""
 Global___Cause: _TypeAlias = Cause  # noqa: Y015
 
 class _Outcome:
@@ -227,6 +231,7 @@ class Run(_message.Message):
     TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     WARNING_FIELD_NUMBER: _builtins.int
+    ON_FAILURE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
@@ -328,7 +333,9 @@ class Run(_message.Message):
 
     @_builtins.property
     def upstream(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpstreamResult]:
-        """Runs upstream, and what they returned, if it is part of a flow."""
+        """Runs upstream, and what they returned, if it is part of a flow; with the cause FAILURE the run
+        that failed.
+        """
 
     @_builtins.property
     def trace_context(self) -> Global___TraceContext:
@@ -341,6 +348,10 @@ class Run(_message.Message):
         """What its trigger and its handler have written on it; the job's own labels are not repeated
         here. At most 32; names as in common.proto, values of at most 256 characters.
         """
+
+    @_builtins.property
+    def on_failure(self) -> Global___FailureOutcome:
+        """What came of `on_failure` when it FAILED last. Unset: it has not, or its job had none then."""
 
     def __init__(
         self,
@@ -380,14 +391,45 @@ class Run(_message.Message):
         trace_context: Global___TraceContext | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         warning: _builtins.str = ...,
+        on_failure: Global___FailureOutcome | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "trace_context", b"trace_context"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "on_failure", b"on_failure", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "labels", b"labels", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "trace_context", b"trace_context", "unique_key", b"unique_key", "upstream", b"upstream", "warning", b"warning", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "labels", b"labels", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "on_failure", b"on_failure", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "trace_context", b"trace_context", "unique_key", b"unique_key", "upstream", b"upstream", "warning", b"warning", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class FailureOutcome(_message.Message):
+    """What came of a failure, by JobSpec.on_failure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    WHY_NOT_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """The job that was to be triggered."""
+    run: _builtins.str
+    """Its run. Empty: none came."""
+    why_not: _builtins.str
+    """Why none came, for people. Empty: one did."""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        run: _builtins.str = ...,
+        why_not: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "run", b"run", "why_not", b"why_not"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailureOutcome: _TypeAlias = FailureOutcome  # noqa: Y015
 
 @_typing.final
 class TraceContext(_message.Message):

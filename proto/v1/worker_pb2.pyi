@@ -415,7 +415,9 @@ class Lease(_message.Message):
 
     @_builtins.property
     def upstream(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.UpstreamResult]:
-        """Results upstream, if it is part of a flow; together at most 1 MiB, see UpstreamResult."""
+        """Results upstream, if it is part of a flow; together at most 1 MiB, see UpstreamResult. Of one
+        that `on_failure` brought the run that failed.
+        """
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:

@@ -56,6 +56,7 @@ JOBS: dict[str, JobField] = {
     "zone": (TEXT, lambda seen: seen.spec.timing.zone or "UTC"),
     "handler": (TEXT, lambda seen: lanes.handler_of(seen.job.definition.template.spec.action)),
     "calendar": (TEXT, lambda seen: tuple(seen.job.definition.template.calendars)),
+    "on_failure": (TEXT, lambda seen: seen.job.definition.template.on_failure),
     "last_state": (
         RUN_STATE,
         lambda seen: _state(seen.job.state.last_state) if seen.job.state.last_state else "",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from ..core import limits
+from ..firing import on_failure
 from ..flows import graph
 from ..model import concurrency_key, keys
 from ..model.entities import Job
@@ -28,6 +29,12 @@ def warnings(view: View, job: Job) -> list[str]:
         warned = (*warned, *_nothing_ahead(view, job))
     found = [*warned, *templates.check(job.definition.template).at_odds]
     found += _key_of_schedules(job.definition)
+    if on_failure.is_missing(view, job):
+        name = job.definition.template.on_failure
+        found.append(
+            f"on_failure names the job '{name}', which is not there: as long as that is so, a "
+            "failure triggers nothing"
+        )
     # Taken away above it since it was made: one that is made so is refused.
     if lost := graph.apart(view, keys.namespace_of(job.jid), job.definition.template.spec.upstream):
         found.append(lost)

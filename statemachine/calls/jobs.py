@@ -20,6 +20,7 @@ from ..firing import (
     catch_up,
     dispatch,
     job_deletion,
+    on_failure,
     other_schedules,
     scheduled_time,
 )
@@ -140,7 +141,8 @@ def _batch(
     definition = job.definition
     batch = JobBatch(lane, state, encode(state))
     template, schedules = definition.template, definition.schedules
-    if specs.shape(template, schedules).is_common and not known.has_upstream:
+    names_others = known.has_upstream or template.on_failure
+    if specs.shape(template, schedules).is_common and not names_others:
         view.job_batches[namespace.number, template, schedules] = batch
     return batch
 
@@ -185,6 +187,8 @@ def check(
         _check_members(view, wanted)
     if known.has_upstream:
         graph.check(view, namespace.number, wanted.name, wanted.spec)
+    if parts.template.on_failure:
+        on_failure.check(view, namespace.number, wanted.name, wanted.spec)
     return plan
 
 

@@ -31,6 +31,7 @@ Others may use:
 * other_schedules: what has come and waits when a job gets other schedules.
 * effects: what the end of a run brings about for others.
 * pause: a job is paused.
+* on_failure: the failure of a run triggers another job.
 * resume: what came to a paused job.
 * bring_back: jobs that decided ahead by a wrong clock.
 * set_time: the time of the state is set back.

@@ -9,7 +9,7 @@ from ..core import limits
 from ..core.instants import set_ms, timestamp
 from . import carried, former_specs, keys, phases
 from .entities import Job, Run
-from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord
+from .record import AttemptRecord, FailureRecord, JobRecord, LaneRecord, RunRecord
 from .view import View
 
 TIMES_KEPT = 1_024
@@ -47,6 +47,7 @@ def lease(view: View, run: Run) -> worker_pb2.Lease:
         answer.heartbeat_timeout.CopyFrom(template.spec.timeouts.heartbeat)
     if record.flow_jid:
         answer.flow = flow_id(view, record)
+    if record.upstream:
         answer.upstream.extend(upstream(view, record))
     if record.exempt & RunRecord.CARRIES:
         _carried(view, run, answer)
@@ -61,6 +62,14 @@ def _carried(view: View, run: Run, answer: worker_pb2.Lease | run_pb2.Run) -> No
         answer.labels.update((label.name, label.value) for label in record.labels)
         if record.warning and isinstance(answer, run_pb2.Run):
             answer.warning = record.warning
+        if record.failure is not None and isinstance(answer, run_pb2.Run):
+            _failure(record.failure, answer.on_failure)
+
+
+def _failure(record: FailureRecord, answer: run_pb2.FailureOutcome) -> None:
+    answer.job, answer.why_not = record.job, record.why_not
+    if record.jid:
+        answer.run = keys.run_id(record.job, record.jid, record.occurrence)
 
 
 @lru_cache(TIMES_KEPT)
@@ -139,6 +148,7 @@ def run(view: View, run: Run) -> run_pb2.Run:
     answer.attempts.extend(attempts(record))
     if record.flow_jid:
         answer.flow = flow_id(view, record)
+    if record.upstream:
         answer.upstream.extend(upstream(view, record))
     _carried(view, run, answer)
     return answer

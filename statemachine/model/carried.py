@@ -1,4 +1,5 @@
-"""What a run carries for others: its place in a trace, labels, and a warning."""
+"""What a run carries for others: its place in a trace, labels, a warning, what its failure came
+to."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from ...proto.v1 import run_pb2
 from ..core import limits
 from ..core.rejection import Fault
 from . import keys, validate
 from .entities import Run
-from .record import CarriedRecord, LabelRecord, RunRecord
+from .record import CarriedRecord, FailureRecord, LabelRecord, RunRecord
 from .view import View
 
 INVALID: Final = validate.INVALID
@@ -39,13 +42,39 @@ def put(
         return
     before = of(view, run) or CarriedRecord()
     named = labels_with(view, run, labels)
-    record = CarriedRecord(
+    record = replace(
+        before,
         trace=trace or before.trace,
         labels=tuple(LabelRecord(name=name, value=named[name]) for name in sorted(named)),
         warning=warning,
     )
     view.change_run(run).exempt |= RunRecord.CARRIES
     view.put(keys.carried(run.jid, run.occurrence), record)
+
+
+def put_failures(view: View, run: Run, trace: run_pb2.TraceContext | None, failures: int) -> None:
+    """Have a new run carry of how many failures, one behind the other, it comes."""
+    view.change_run(run).exempt |= RunRecord.CARRIES
+    record = CarriedRecord(trace=trace, failures=failures)
+    view.put(keys.carried(run.jid, run.occurrence), record)
+
+
+def note_failure(view: View, run: Run, failure: FailureRecord) -> None:
+    """What came of the failure of a run that has ended; its record says already that it carries
+    something."""
+    assert run.record.exempt & RunRecord.CARRIES, "its end was to say so"
+    before = of(view, run) or CarriedRecord()
+    view.put(keys.carried(run.jid, run.occurrence), replace(before, failure=failure))
+
+
+def failures_of(view: View, run: Run) -> int:
+    """Of how many failures one behind the other a run comes, or the flow that it is part of."""
+    record = run.record
+    place = (run.jid, run.occurrence)
+    if record.flow_jid:
+        place = (record.flow_jid, record.flow_occurrence)
+    found = view.get(keys.carried(*place), CarriedRecord)
+    return found.failures if found is not None else 0
 
 
 def labels_with(view: View, run: Run, labels: Mapping[str, str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ MOVES: dict[int, dict[int, str]] = {
     NEW: {
         LATER: "it was triggered for later",
         HELD: "the overlap policy or the quota says that it waits",
-        HALTED: "a wave brings it while its job is paused",
+        HALTED: "a wave, or a failure, brings it while its job is paused",
         READY: "nothing is in its way",
     },
     LATER: {

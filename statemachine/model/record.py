@@ -540,11 +540,20 @@ class LabelRecord(RecordPart):
     value: str = ""
 
 
+class FailureRecord(RecordPart):
+    """What came of a run's failure; see FailureOutcome."""
+
+    job: str = ""
+    jid: int = 0
+    occurrence: int = 0
+    why_not: str = ""
+
+
 class CarriedRecord(Record):
     """What a run carries that the rules do not look at, from its beginning until it is purged: most
     runs have none, so it is kept beside them. An older version that purges the run leaves it."""
 
-    # Format 1 had no warnings.
+    # Format 1 had no warnings and nothing of failures.
     FORMAT: ClassVar[int] = 2
 
     format: int = 2
@@ -553,10 +562,15 @@ class CarriedRecord(Record):
     labels: tuple[LabelRecord, ...] = ()
     # See Run.warning.
     warning: str = ""
+    # See Run.on_failure.
+    failure: FailureRecord | None = None
+    # Failures one behind the other that it came of, by `on_failure`.
+    failures: int = 0
 
     def weight(self) -> int:
         size = sum(len(label.name) + 2 * len(label.value) for label in self.labels)
         size += len(self.warning)
+        size += len(self.failure.why_not) if self.failure is not None else 0
         return size + (self.trace.ByteSize() if self.trace is not None else 0)
 
     def upgrade(self) -> bool:

@@ -48,6 +48,7 @@ class Template:
             self.max_attempts = spec.retry.max_attempts
         self.priority = spec.priority
         self.pause_on_failure = spec.pause_on_failure
+        self.on_failure = spec.on_failure.job
         # No attempt begins later than this after its run was ready. 0: no such limit.
         self.retry_total_ms = ms_or(spec.retry, "total", 0) if spec.HasField("retry") else 0
 

@@ -375,4 +375,5 @@ PARTS: dict[str, Callable[[Any], list[Fault]]] = {
     "timeouts": _timeouts,
     "concurrency": _concurrency,
     "upstream": _upstream,
+    "on_failure": lambda value: name("spec.on_failure.job", value.job) if value.job else [],
 }

@@ -200,7 +200,10 @@ def _of_ended(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
         run = parse(key, value, RunRecord)
         if run.made_in == summary.revision:
             yield _run_event(summary, event_pb2.EVENT_KIND_RUN_FIRED, jid, occurrence, run)
-        yield _run_event(summary, ENDS[run.phase], jid, occurrence, run)
+        event = _run_event(summary, ENDS[run.phase], jid, occurrence, run)
+        if event.run.on_failure.why_not:
+            event.message = f"on_failure triggered nothing: {event.run.on_failure.why_not}"
+        yield event
 
 
 def _of_ledger(summary: ChangeSummary, key: bytes, value: bytes) -> Events:

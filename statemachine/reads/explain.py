@@ -14,7 +14,7 @@ from ...proto.v1 import job_pb2, run_pb2
 from ..calls import runs as run_calls
 from ..calls.jobs import find
 from ..core.instants import clock_text, timestamp
-from ..firing import bring_back
+from ..firing import bring_back, on_failure
 from ..flows import graph, waves
 from ..model import concurrency_key, keys, phases
 from ..model.entities import Job, Run
@@ -70,9 +70,8 @@ def _of_run(view: View, run: Run, workers: Workers) -> Obstacles:
     record = run.record
     if record.ended_at_ms:
         word = run_pb2.RunState.Name(record.state).removeprefix("RUN_STATE_")
-        yield _obstacle(
-            Obstacle.KIND_ENDED, f"it ended as {word} at {clock_text(record.ended_at_ms)}"
-        )
+        message = f"it ended as {word} at {clock_text(record.ended_at_ms)}"
+        yield _obstacle(Obstacle.KIND_ENDED, message + on_failure.explained(view, run))
     elif record.phase == phases.LEASED:
         asked = "; its end was asked for" if record.cancel_at_ms else ""
         since = clock_text(record.leased_at_ms)

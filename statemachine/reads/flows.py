@@ -22,6 +22,7 @@ Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
 FIELDS = {"state": filters.words(Flow.State.keys(), "STATE_"), "job": filters.TEXT}
 SUCCESS = job_pb2.Dependency.CONDITION_SUCCESS
+FAILURE = job_pb2.Dependency.CONDITION_FAILURE
 
 
 def get(view: View, request: flow_pb2.GetFlowRequest, workers: Workers) -> Flow:
@@ -237,6 +238,14 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
                     upstream=dependency.job, downstream=record.name,
                     condition=dependency.condition or SUCCESS,
                 )  # fmt: skip
+    around.gather_triggered()
+    for record in jobs.values():
+        name = record.template.on_failure
+        if name in around.triggered:
+            answer.edges.add(
+                upstream=record.name, downstream=name, condition=FAILURE, triggers=True
+            )
+    answer.jobs.extend(name for name in sorted(around.triggered) if name not in answer.jobs)
     return answer
 
 
@@ -253,6 +262,7 @@ class _Surroundings:
         self.view, self.start = view, job.jid
         self.jobs = {job.jid: job.definition}
         self.links = len(job.definition.template.spec.upstream.jobs)
+        self.triggered: set[str] = set()
 
     def gather(self, step: Callable[[View, int, JobRecord], list[int]]) -> None:
         """Walk one way from the job, through each job once."""
@@ -264,6 +274,20 @@ class _Surroundings:
                     seen.add(other)
                     self._add(other)
                     waiting.append(other)
+
+    def gather_triggered(self) -> None:
+        """The jobs that failures of these trigger; what those lead to is left to their graphs."""
+        known = {record.name for record in self.jobs.values()}
+        for record in self.jobs.values():
+            name = record.template.on_failure
+            number = keys.namespace_of(self.start)
+            if name and graph.jid_named(self.view, number, name) is not None:
+                self.links += 1
+                self.triggered.add(name)
+                others = len(self.triggered - known)
+                self._need_room("graph_jobs", "jobs lie", len(self.jobs) + others,
+                                limits.GRAPH_JOBS)  # fmt: skip
+                self._need_room("graph_links", "links lie", self.links, limits.GRAPH_LINKS)
 
     def _add(self, jid: int) -> None:
         record = self.view.need(keys.job(jid), JobRecord)

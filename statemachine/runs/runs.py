@@ -13,7 +13,7 @@ from ..core import limits
 from ..core.instants import set_ms
 from ..model import answers, former_specs, keys, timers
 from ..model.entities import Job, Run
-from ..model.phases import CANCELLED, HELD, LEASED, READY, STATES, WAITING
+from ..model.phases import CANCELLED, FAILED, HELD, LEASED, READY, STATES, WAITING
 from ..model.record import (
     RoomRecord,
     RunRecord,
@@ -68,6 +68,10 @@ def end_as(view: View, run: Run, record: RunRecord, to: int) -> None:
     if not (record.made_in or record.started_at_ms) and _is_new(view, run):
         # It leaves no other trace of having begun, that watchers would see.
         record.made_in = view.base + 1
+    triggers = to == FAILED and bool(job.definition.template.on_failure)
+    if triggers:
+        # What comes of that is an effect, and stands beside the record.
+        record.exempt |= RunRecord.CARRIES
     move.end(view, run, record, to)
     state = view.change_state(job)
     if state.parked or record.limit_key:
@@ -88,7 +92,7 @@ def end_as(view: View, run: Run, record: RunRecord, to: int) -> None:
         # What lies between is gone, and scans need not walk over it.
         state.live_from = _first_live(view, run)
     is_over = state.delete_after_ms is not None and not state.live
-    is_over = is_over or job.definition.template.pause_on_failure > 0
+    is_over = is_over or triggers or job.definition.template.pause_on_failure > 0
     if is_over or record.flow_jid or state.held > state.later or state.backlog or state.after_end:
         view.note_end(run)
 

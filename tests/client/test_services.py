@@ -94,6 +94,7 @@ def test_a_job_is_created_as_it_was_described(both: Both, stage: Stage) -> None:
             timeouts=Timeouts(queue=1, attempt=2, run=3, heartbeat=4), delivery="at_most_once",
             concurrency=Concurrency(1, "database", 2), worker_labels={"gpu": "yes"},
             keep_history=timedelta(days=3), delete_after=60, pause_on_failure=5,
+            on_failure="cleanup",
         )
     )  # fmt: skip
 
@@ -119,6 +120,7 @@ def test_a_job_is_created_as_it_was_described(both: Both, stage: Stage) -> None:
     assert spec.keep_history.seconds == 3 * 86_400
     assert spec.delete_after.seconds == 60
     assert spec.pause_on_failure == 5
+    assert spec.on_failure.job == "cleanup"
 
 
 def test_a_job_is_got_listed_changed_and_deleted(both: Both, stage: Stage) -> None:

@@ -65,6 +65,7 @@ def of_job(job: job_pb2.Job) -> Seen:
         "zone": [spec.timing.zone or "UTC"],
         "handler": [spec.action.handler],
         "calendar": list(spec.timing.exclude_calendars),
+        "on_failure": [spec.on_failure.job],
         "last_state": [_run_state(status.last_state) if status.last_state else ""],
         "create_time": job.create_time.ToMilliseconds(),
         "update_time": job.update_time.ToMilliseconds(),

@@ -132,6 +132,7 @@ def world() -> Machine:
             description=random.choice(["Bills", 'say "hi"', "a (b)"]),
             retry=again,
             overlap=ALLOW,
+            on_failure=job_pb2.OnFailure(job="b-1" if number == 3 else "none-such"),
         )
     machine.do(job_pb2.PauseJobRequest(job="a-0"))
     for number in range(1, 12, 2):

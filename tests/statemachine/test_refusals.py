@@ -51,6 +51,7 @@ SPECS: list[tuple[Spec, str, str]] = [
     (Spec(delete_after=TOO_LONG_MS), "spec.delete_after", "FIELD_INVALID"),
     (Spec(pause_on_failure=-1), "spec.pause_on_failure", "FIELD_INVALID"),
     (Spec(pause_on_failure=1_001), "spec.pause_on_failure", "FIELD_INVALID"),
+    (Spec(on_failure=job_pb2.OnFailure(job="Oh no")), "spec.on_failure.job", "FIELD_INVALID"),
     (Spec(action=job_pb2.Action(shell=job_pb2.ShellAction(argv=["a"], warning_exit_codes=[0]))),
      "spec.action.shell.warning_exit_codes", "FIELD_INVALID"),
     (Spec(action=job_pb2.Action(shell=job_pb2.ShellAction(argv=["a"], warning_exit_codes=[256]))),

@@ -30,7 +30,7 @@ def test_every_option_reaches_its_field(cli: Cli) -> None:
         "--queue-timeout", "2h", "--heartbeat-timeout", "30s", "--concurrency", "2",
         "--concurrency-key", "db", "--key-limit", "3", "--delivery", "at-most-once",
         "--worker-label", "gpu=yes", "--join", "any", "--keep-history", "2d",
-        "--delete-after", "1w", "--pause-on-failure", "5",
+        "--delete-after", "1w", "--pause-on-failure", "5", "--on-failure", "cleanup",
     )  # fmt: skip
 
     assert cli.json("job", "get", "all")["spec"] == {
@@ -71,6 +71,7 @@ def test_every_option_reaches_its_field(cli: Cli) -> None:
         "keepHistory": "172800s",
         "deleteAfter": "604800s",
         "pauseOnFailure": 5,
+        "onFailure": {"job": "cleanup"},
     }
 
 
