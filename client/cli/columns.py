@@ -318,6 +318,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         enum("ROLE", "role"),
         made("NAMESPACE", lambda one: one.namespace or "all"),
         when("EXPIRES", "expire_time"),
+        when("LAST USED", "last_use_time"),
         made("PAYLOADS", lambda one: "yes" if one.see_payloads else ""),
         when("FORMER UNTIL", "former_secret_expire_time", wide=True),
         made("CALLS/S", lambda one: str(one.calls_per_second or ""), wide=True),

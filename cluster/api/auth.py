@@ -169,6 +169,8 @@ class AccessCheck:
     def _know(self, call: Call, token: Token) -> None:
         """Somebody has shown this token."""
         call.token, call.actor, call.caller = token, token.name, token.name
+        if call.identity is None:
+            self.node.leader.token_uses.note(token.name)
         call.namespace = token.namespace
         call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
         if not allows(token.role, call.method.needs):
@@ -208,8 +210,10 @@ class AccessCheck:
             if not self.identities.holds(call.identity):
                 raise unauthenticated(REVOKED)
             return
-        if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:
+        token = access.find(self.node.replica.store, call.digest, self._now_ms())
+        if token is None:
             raise unauthenticated(REVOKED)
+        self.node.leader.token_uses.note(token.name)
 
     def _is_closed(self) -> bool:
         revision = self.node.revision

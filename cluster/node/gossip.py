@@ -9,6 +9,7 @@ from .consensus_view import ConsensusView
 from .loop_steps import LoopSteps
 from .peer_info import PeerDirectory
 from .preload import Ahead
+from .token_uses import TokenUses
 from .worker_sessions import WorkerSessions
 
 INTERVAL = 1.0
@@ -21,11 +22,11 @@ class Gossip:
     def __init__(
         self, version: str, directory: PeerDirectory, consensus: ConsensusView,
         sessions: WorkerSessions, zones: Ahead, bootstrap: Bootstrap, steps: LoopSteps,
-        send: Callable[[bytes], None],
+        send: Callable[[bytes], None], uses: TokenUses,
     ) -> None:  # fmt: skip
         self._version, self._directory, self._consensus = version, directory, consensus
         self._sessions, self._zones, self._bootstrap = sessions, zones, bootstrap
-        self._steps, self._send = steps, send
+        self._steps, self._send, self._uses = steps, send, uses
 
     def introduce(self, address: str, *, serving: bool, leads: bool) -> None:
         """Notify the others of this node: each interval, and at once when it has changed."""
@@ -36,7 +37,10 @@ class Gossip:
             workers=len(self._sessions.by_worker), bootstrap=self._bootstrap.digest,
             recovery=self._bootstrap.recovery,
             zones_in_use=self._zones.in_use() if leads else (),
+            tokens_used=() if leads else self._uses.to_tell(),
         )  # fmt: skip
+        if leads:
+            self._uses.look()
         self._send(message)
         self._steps.end("gossip", began)
 
@@ -46,6 +50,7 @@ class Gossip:
         info = self._directory.received(peer, text)
         if info is not None:
             self._zones.soon(info.zones_in_use, now_ms)
+            self._uses.heard(info.tokens_used)
         self._steps.end("gossip", began)
 
     def interval(self, *, clock_is_sure: bool) -> float:

@@ -36,6 +36,7 @@ from .loop_steps import LoopSteps, LoopTotals
 from .next_change import NextChange
 from .pending import PendingRequest
 from .time_shares import WorkKind, kind_of
+from .token_uses import TokenUses
 from .troubles import Troubles
 from .worker_sessions import WorkerSessions
 
@@ -89,7 +90,8 @@ class Leader:
         self.troubles = troubles or Troubles(name, now_ms, seconds)
         self._alerts = AlertWork(applied, sessions, self.steps, self.troubles, sessions.wake)
         self._due = DueTimes(applied)
-        self._next = NextChange(sessions, self._due, self._alerts, seconds)
+        self.token_uses = TokenUses(applied, now_ms, seconds, sessions.wake)
+        self._next = NextChange(sessions, self._due, self._alerts, self.token_uses, seconds)
         # What an earlier term left in flight may be answered later than this.
         self._turn = object()
         self._busy = False

@@ -17,6 +17,7 @@ from .call_queue import CallQueue
 from .due_times import DueTimes, is_due
 from .pending import PendingRequest
 from .time_shares import OTHERS, Haste, TimeShares, WorkKind, kind_of
+from .token_uses import TokenUses
 from .worker_sessions import WorkerSessions
 
 # What is due so soon is not to wait for a change that is filled with other work: the longest, and
@@ -38,10 +39,12 @@ class NextChange:
         sessions: WorkerSessions,
         due: DueTimes,
         alerts: AlertWork,
+        uses: TokenUses,
         seconds: Callable[[], float],
     ) -> None:
         self.calls = CallQueue()
         self._sessions, self._due, self._alerts, self._seconds = sessions, due, alerts, seconds
+        self._uses = uses
         # What the last change had no room for.
         self._carried: deque[PendingRequest] = deque()
         # The last one was without what others ask for, to be quick; or it held some of that. How
@@ -54,7 +57,7 @@ class NextChange:
     @property
     def is_empty(self) -> bool:
         """Nothing waits that is not found in the state."""
-        waits = self._carried or self.calls.turns or self._alerts.waits
+        waits = self._carried or self.calls.turns or self._alerts.waits or self._uses.waits
         return not (waits or self._sessions.has_reports)
 
     def clear(self) -> list[PendingRequest]:
@@ -107,7 +110,7 @@ class NextChange:
         if is_due(self._due.later_ms, now_ms):
             pending.append(self._due.fire_later())
         pending += [one for one in carried if kind_of(one) is WorkKind.LATER]
-        return pending + self._alerts.take()
+        return pending + self._alerts.take() + self._uses.take()
 
     def waits_for_due(self, now_ms: int) -> bool:
         """Whether a change that begins now would be on its way still when somebody is due, who

@@ -122,7 +122,7 @@ class Node:
         self._alerts = AlertWatch(leader, driver, directory, self._elections, ahead_ms)
         self._gossip = Gossip(
             spec.version, directory, self.consensus, self.sessions, self._zones, self.bootstrap,
-            self.steps, driver.notify,
+            self.steps, driver.notify, leader.token_uses,
         )  # fmt: skip
         self.restores = Restores(spec, leader, self.replica, driver, directory, self.introduce)
         if spec.virtual is not None:

@@ -60,6 +60,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     zone_names: tuple[str, ...] = ()
     # Some of those that the leader has asked for: who leads next is to have looked at them too.
     zones_in_use: tuple[str, ...] = ()
+    # Access tokens that were used there of late, for the leader.
+    tokens_used: tuple[str, ...] = ()
     # The backup it has made ready to take the place of the state (`Preparing.said`).
     stage: str = ""
     heard_at: float = 0.0
@@ -98,7 +100,7 @@ class PeerDirectory:
     def message(
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
         workers: int = 0, bootstrap: bytes = b"", recovery: bytes = b"",
-        zones_in_use: Iterable[str] = (),
+        zones_in_use: Iterable[str] = (), tokens_used: tuple[str, ...] = (),
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
@@ -111,7 +113,7 @@ class PeerDirectory:
                 recovery=recovery.hex(),
                 build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
-                zones_in_use=tuple(zones_in_use), stage=self.stage,
+                zones_in_use=tuple(zones_in_use), tokens_used=tokens_used, stage=self.stage,
             )
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from ...statemachine.model.request import (
     Grant,
     MakeAlerts,
     Note,
+    NoteUses,
     Observe,
     Report,
     Resume,
@@ -46,7 +47,7 @@ class WorkKind(IntEnum):
     PROGRESS = auto()
     # What callers ask for.
     CALLS = auto()
-    # What can wait: the rest of backfills, waves and deletions, and a look at the alerts.
+    # What can wait: the rest of backfills, waves and deletions, a look at the alerts, and notes.
     LATER = auto()
     GRANT = auto()
 
@@ -128,7 +129,7 @@ def kind_of(part: PendingRequest) -> WorkKind:
         return WorkKind.GRANT
     if isinstance(body, Resume):
         return WorkKind.HELLOS
-    return WorkKind.LATER if isinstance(body, MakeAlerts | Observe) else WorkKind.REPORTS
+    return WorkKind.LATER if isinstance(body, MakeAlerts | NoteUses | Observe) else WorkKind.REPORTS
 
 
 class TimeShares:

@@ -29,7 +29,7 @@ from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19raftsched/v1/access.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xa7\x02\n\x0b\x41\x63\x63\x65ssToken\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xa0\x97$\x01\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10\x63\x61lls_per_second\x18\x07 \x01(\x05\x12=\n\x19\x66ormer_secret_expire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc8\x01\n\x0b\x41uditRecord\x12(\n\x08revision\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\x11\n\tnamespace\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x0e\n\x06\x63hange\x18\x07 \x01(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\xe5\x02\n\x06\x43\x61ller\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x04kind\x18\x02 \x01(\x0e\x32\x19.raftsched.v1.Caller.Kind\x12*\n\x06grants\x18\x03 \x03(\x0b\x32\x1a.raftsched.v1.Caller.Grant\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aK\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\r\n\x05\x63\x61lls\x18\x03 \x03(\t\"d\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_ANONYMOUS\x10\x01\x12\x0e\n\nKIND_TOKEN\x10\x02\x12\x0c\n\x08KIND_JWT\x10\x03\x12\x14\n\x10KIND_CERTIFICATE\x10\x04\"\x0f\n\rWhoAmIRequest\"v\n\x18\x43reateAccessTokenRequest\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\\\n\x19\x43reateAccessTokenResponse\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\"i\n\x17ListAccessTokensRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"e\n\x18ListAccessTokensResponse\x12\x30\n\raccess_tokens\x18\x01 \x03(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x18RotateAccessTokenRequest\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12*\n\x07overlap\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"\\\n\x19RotateAccessTokenResponse\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\"[\n\x18RevokeAccessTokenRequest\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x1b\n\x19RevokeAccessTokenResponse\"\x92\x01\n\x17ListAuditRecordsRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"_\n\x18ListAuditRecordsResponse\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.raftsched.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xcb\x06\n\rAccessService\x12[\n\x06WhoAmI\x12\x1b.raftsched.v1.WhoAmIRequest\x1a\x14.raftsched.v1.Caller\"\x1e\xa2\x97$\x08\x08\x04\x10\x06\x18\x01(\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/whoami\x12\x96\x01\n\x11\x43reateAccessToken\x12&.raftsched.v1.CreateAccessTokenRequest\x1a\'.raftsched.v1.CreateAccessTokenResponse\"0\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02 \"\x10/v1/accessTokens:\x0c\x61\x63\x63\x65ss_token\x12\x85\x01\n\x10ListAccessTokens\x12%.raftsched.v1.ListAccessTokensRequest\x1a&.raftsched.v1.ListAccessTokensResponse\"\"\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/accessTokens\x12\xa1\x01\n\x11RotateAccessToken\x12&.raftsched.v1.RotateAccessTokenRequest\x1a\'.raftsched.v1.RotateAccessTokenResponse\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02+\"&/v1/accessTokens/{access_token}:rotate:\x01*\x12\x97\x01\n\x11RevokeAccessToken\x12&.raftsched.v1.RevokeAccessTokenRequest\x1a\'.raftsched.v1.RevokeAccessTokenResponse\"1\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02!*\x1f/v1/accessTokens/{access_token}\x12~\n\x10ListAuditRecords\x12%.raftsched.v1.ListAuditRecordsRequest\x1a&.raftsched.v1.ListAuditRecordsResponse\"\x1b\xa2\x97$\x06\x08\x01\x10\x03\x18\x01\x82\xd3\xe4\x93\x02\x0b\x12\t/v1/auditb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19raftsched/v1/access.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xda\x02\n\x0b\x41\x63\x63\x65ssToken\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\x17\n\tnamespace\x18\x03 \x01(\tB\x04\xa0\x97$\x01\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10\x63\x61lls_per_second\x18\x07 \x01(\x05\x12=\n\x19\x66ormer_secret_expire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_use_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc8\x01\n\x0b\x41uditRecord\x12(\n\x08revision\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\x11\n\tnamespace\x18\x05 \x01(\t\x12\x0f\n\x07subject\x18\x06 \x01(\t\x12\x0e\n\x06\x63hange\x18\x07 \x01(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\xe5\x02\n\x06\x43\x61ller\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x04kind\x18\x02 \x01(\x0e\x32\x19.raftsched.v1.Caller.Kind\x12*\n\x06grants\x18\x03 \x03(\x0b\x32\x1a.raftsched.v1.Caller.Grant\x12\x14\n\x0csee_payloads\x18\x04 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1aK\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12 \n\x04role\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\r\n\x05\x63\x61lls\x18\x03 \x03(\t\"d\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eKIND_ANONYMOUS\x10\x01\x12\x0e\n\nKIND_TOKEN\x10\x02\x12\x0c\n\x08KIND_JWT\x10\x03\x12\x14\n\x10KIND_CERTIFICATE\x10\x04\"\x0f\n\rWhoAmIRequest\"v\n\x18\x43reateAccessTokenRequest\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\\\n\x19\x43reateAccessTokenResponse\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\"i\n\x17ListAccessTokensRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"e\n\x18ListAccessTokensResponse\x12\x30\n\raccess_tokens\x18\x01 \x03(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x18RotateAccessTokenRequest\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12*\n\x07overlap\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"\\\n\x19RotateAccessTokenResponse\x12/\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\x0b\x32\x19.raftsched.v1.AccessToken\x12\x0e\n\x06secret\x18\x02 \x01(\t\"[\n\x18RevokeAccessTokenRequest\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x1b\n\x19RevokeAccessTokenResponse\"\x92\x01\n\x17ListAuditRecordsRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"_\n\x18ListAuditRecordsResponse\x12*\n\x07records\x18\x01 \x03(\x0b\x32\x19.raftsched.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xcb\x06\n\rAccessService\x12[\n\x06WhoAmI\x12\x1b.raftsched.v1.WhoAmIRequest\x1a\x14.raftsched.v1.Caller\"\x1e\xa2\x97$\x08\x08\x04\x10\x06\x18\x01(\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/whoami\x12\x96\x01\n\x11\x43reateAccessToken\x12&.raftsched.v1.CreateAccessTokenRequest\x1a\'.raftsched.v1.CreateAccessTokenResponse\"0\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02 \"\x10/v1/accessTokens:\x0c\x61\x63\x63\x65ss_token\x12\x85\x01\n\x10ListAccessTokens\x12%.raftsched.v1.ListAccessTokensRequest\x1a&.raftsched.v1.ListAccessTokensResponse\"\"\xa2\x97$\x06\x08\x01\x10\x05\x18\x01\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/accessTokens\x12\xa1\x01\n\x11RotateAccessToken\x12&.raftsched.v1.RotateAccessTokenRequest\x1a\'.raftsched.v1.RotateAccessTokenResponse\";\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02+\"&/v1/accessTokens/{access_token}:rotate:\x01*\x12\x97\x01\n\x11RevokeAccessToken\x12&.raftsched.v1.RevokeAccessTokenRequest\x1a\'.raftsched.v1.RevokeAccessTokenResponse\"1\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02!*\x1f/v1/accessTokens/{access_token}\x12~\n\x10ListAuditRecords\x12%.raftsched.v1.ListAuditRecordsRequest\x1a&.raftsched.v1.ListAuditRecordsResponse\"\x1b\xa2\x97$\x06\x08\x01\x10\x03\x18\x01\x82\xd3\xe4\x93\x02\x0b\x12\t/v1/auditb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,37 +53,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACCESSSERVICE'].methods_by_name['ListAuditRecords']._loaded_options = None
   _globals['_ACCESSSERVICE'].methods_by_name['ListAuditRecords']._serialized_options = b'\242\227$\006\010\001\020\003\030\001\202\323\344\223\002\013\022\t/v1/audit'
   _globals['_ACCESSTOKEN']._serialized_start=194
-  _globals['_ACCESSTOKEN']._serialized_end=489
-  _globals['_AUDITRECORD']._serialized_start=492
-  _globals['_AUDITRECORD']._serialized_end=692
-  _globals['_CALLER']._serialized_start=695
-  _globals['_CALLER']._serialized_end=1052
-  _globals['_CALLER_GRANT']._serialized_start=875
-  _globals['_CALLER_GRANT']._serialized_end=950
-  _globals['_CALLER_KIND']._serialized_start=952
-  _globals['_CALLER_KIND']._serialized_end=1052
-  _globals['_WHOAMIREQUEST']._serialized_start=1054
-  _globals['_WHOAMIREQUEST']._serialized_end=1069
-  _globals['_CREATEACCESSTOKENREQUEST']._serialized_start=1071
-  _globals['_CREATEACCESSTOKENREQUEST']._serialized_end=1189
-  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_start=1191
-  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_end=1283
-  _globals['_LISTACCESSTOKENSREQUEST']._serialized_start=1285
-  _globals['_LISTACCESSTOKENSREQUEST']._serialized_end=1390
-  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_start=1392
-  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_end=1493
-  _globals['_ROTATEACCESSTOKENREQUEST']._serialized_start=1496
-  _globals['_ROTATEACCESSTOKENREQUEST']._serialized_end=1631
-  _globals['_ROTATEACCESSTOKENRESPONSE']._serialized_start=1633
-  _globals['_ROTATEACCESSTOKENRESPONSE']._serialized_end=1725
-  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_start=1727
-  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_end=1818
-  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_start=1820
-  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_end=1847
-  _globals['_LISTAUDITRECORDSREQUEST']._serialized_start=1850
-  _globals['_LISTAUDITRECORDSREQUEST']._serialized_end=1996
-  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_start=1998
-  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_end=2093
-  _globals['_ACCESSSERVICE']._serialized_start=2096
-  _globals['_ACCESSSERVICE']._serialized_end=2939
+  _globals['_ACCESSTOKEN']._serialized_end=540
+  _globals['_AUDITRECORD']._serialized_start=543
+  _globals['_AUDITRECORD']._serialized_end=743
+  _globals['_CALLER']._serialized_start=746
+  _globals['_CALLER']._serialized_end=1103
+  _globals['_CALLER_GRANT']._serialized_start=926
+  _globals['_CALLER_GRANT']._serialized_end=1001
+  _globals['_CALLER_KIND']._serialized_start=1003
+  _globals['_CALLER_KIND']._serialized_end=1103
+  _globals['_WHOAMIREQUEST']._serialized_start=1105
+  _globals['_WHOAMIREQUEST']._serialized_end=1120
+  _globals['_CREATEACCESSTOKENREQUEST']._serialized_start=1122
+  _globals['_CREATEACCESSTOKENREQUEST']._serialized_end=1240
+  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_start=1242
+  _globals['_CREATEACCESSTOKENRESPONSE']._serialized_end=1334
+  _globals['_LISTACCESSTOKENSREQUEST']._serialized_start=1336
+  _globals['_LISTACCESSTOKENSREQUEST']._serialized_end=1441
+  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_start=1443
+  _globals['_LISTACCESSTOKENSRESPONSE']._serialized_end=1544
+  _globals['_ROTATEACCESSTOKENREQUEST']._serialized_start=1547
+  _globals['_ROTATEACCESSTOKENREQUEST']._serialized_end=1682
+  _globals['_ROTATEACCESSTOKENRESPONSE']._serialized_start=1684
+  _globals['_ROTATEACCESSTOKENRESPONSE']._serialized_end=1776
+  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_start=1778
+  _globals['_REVOKEACCESSTOKENREQUEST']._serialized_end=1869
+  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_start=1871
+  _globals['_REVOKEACCESSTOKENRESPONSE']._serialized_end=1898
+  _globals['_LISTAUDITRECORDSREQUEST']._serialized_start=1901
+  _globals['_LISTAUDITRECORDSREQUEST']._serialized_end=2047
+  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_start=2049
+  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_end=2144
+  _globals['_ACCESSSERVICE']._serialized_start=2147
+  _globals['_ACCESSSERVICE']._serialized_end=2990
 # @@protoc_insertion_point(module_scope)

@@ -37,6 +37,7 @@ class AccessToken(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CALLS_PER_SECOND_FIELD_NUMBER: _builtins.int
     FORMER_SECRET_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Unique in the cluster."""
     role: _options_pb2.Role.ValueType
@@ -66,6 +67,13 @@ class AccessToken(_message.Message):
     def former_secret_expire_time(self) -> _timestamp_pb2.Timestamp:
         """Output only. Until when the secret from before the last RotateAccessToken opens as well."""
 
+    @_builtins.property
+    def last_use_time(self) -> _timestamp_pb2.Timestamp:
+        """Output only. The hour in which it was last used, for a call or by a stream that is open, as far
+        as it is known: nodes keep it in memory, and what they know is written every ten minutes.
+        Unset: not yet, or not since there is this field.
+        """
+
     def __init__(
         self,
         *,
@@ -77,10 +85,11 @@ class AccessToken(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         calls_per_second: _builtins.int = ...,
         former_secret_expire_time: _timestamp_pb2.Timestamp | None = ...,
+        last_use_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time", "last_use_time", b"last_use_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_second", b"calls_per_second", "create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time", "name", b"name", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_second", b"calls_per_second", "create_time", b"create_time", "expire_time", b"expire_time", "former_secret_expire_time", b"former_secret_expire_time", "last_use_time", b"last_use_time", "name", b"name", "namespace", b"namespace", "role", b"role", "see_payloads", b"see_payloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,6 +43,7 @@ NAMESPACES = 10_000
 CALENDARS = 1_000
 ALERTS = 100
 ACCESS_TOKENS = 10_000
+USES_NOTED = 1_000  # Access tokens of which one change notes that they were used.
 CALLS_PER_SECOND = 100_000
 OVERLAP_MS = 30 * 24 * 3_600_000
 IDENTITY_PROVIDERS = 16

@@ -33,6 +33,7 @@ CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
 ACCESS = b"P"  # name of an access token
 FORMER_SECRET = b"1"  # name of an access token -> until when, and the hash of its former secret
+TOKEN_USE = b"3"  # name of an access token -> the hour in which it was last used
 PROVIDER = b"V"  # name of an identity provider
 NAMESPACE_DELETION = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occurrence
@@ -422,6 +423,10 @@ def access(name: str) -> bytes:
 
 def former_secret(name: str) -> bytes:
     return FORMER_SECRET + name.encode()
+
+
+def token_use(name: str) -> bytes:
+    return TOKEN_USE + name.encode()
 
 
 def provider(name: str) -> bytes:

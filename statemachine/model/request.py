@@ -272,6 +272,13 @@ class RotateToken:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteUses:
+    """Access tokens were used, at most `USES_NOTED`. The reply is None."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated:
     """What came of a CreateToken or RotateToken."""
 

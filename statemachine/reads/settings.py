@@ -138,8 +138,10 @@ def list_access_tokens(
 
 
 def _access_token(view: View, record: AccessTokenRecord) -> access_pb2.AccessToken:
-    until_ms = access.former(view.stored, record.settings.name)[1]
-    return access.answer(record, until_ms if until_ms > view.now_ms else 0)
+    name = record.settings.name
+    until_ms = access.former(view.stored, name)[1]
+    last_use_ms = access.last_use_ms(view.stored, name)
+    return access.answer(record, until_ms if until_ms > view.now_ms else 0, last_use_ms)
 
 
 def get_identity_provider(

@@ -14,7 +14,7 @@ from ..core.rejection import Fault, Reason, Refused
 from ..core.store import Reading
 from ..model import keys, validate
 from ..model.record import AccessTokenRecord, parse
-from ..model.request import CreateToken, RotateToken, TokenCreated
+from ..model.request import CreateToken, NoteUses, RotateToken, TokenCreated
 from ..model.view import View
 from . import audit_log, idempotency, namespaces
 
@@ -46,6 +46,27 @@ def former(store: Reading, name: str) -> tuple[bytes, int]:
     return value[8:], int.from_bytes(value[:8], "big")
 
 
+def last_use_ms(store: Reading, name: str) -> int:
+    """The hour in which a token was last used, as far as that was noted; 0 if never."""
+    return int.from_bytes(store.get(keys.token_use(name)) or b"", "big")
+
+
+def note_uses(view: View, request: NoteUses, actor: str) -> None:
+    """To the hour, so that a token that is always in use is written once an hour."""
+    hour_ms = hour_of(view.now_ms)
+    for name in request.names[: limits.USES_NOTED]:
+        if view.get(keys.access(name), AccessTokenRecord) is None:
+            # It was revoked meanwhile.
+            continue
+        key = keys.token_use(name)
+        if int.from_bytes(view.get_raw(key) or b"", "big") < hour_ms:
+            view.put_raw(key, hour_ms.to_bytes(8, "big"))
+
+
+def hour_of(at_ms: int) -> int:
+    return at_ms - at_ms % HOUR_MS
+
+
 def any_token(store: Reading) -> bool:
     return next(iter(store.scan(keys.ACCESS, keys.after(keys.ACCESS))), None) is not None
 
@@ -74,6 +95,9 @@ def create(view: View, request: CreateToken, actor: str) -> TokenCreated:
     )
     view.put(keys.access(wanted.name), record)
     view.put_raw(keys.secret(request.digest), wanted.name.encode())
+    if view.get_raw(keys.token_use(wanted.name)) is not None:
+        # Of another one of that name, which an older version has revoked.
+        view.delete(keys.token_use(wanted.name))
     audit_log.add(
         view, actor, "CreateAccessToken", wanted.namespace, f"accessToken/{wanted.name}", asked
     )
@@ -223,6 +247,7 @@ def revoke_all(view: View, namespace: str) -> None:
 def _drop(view: View, record: AccessTokenRecord) -> None:
     view.delete(keys.access(record.settings.name))
     view.delete(keys.secret(record.digest))
+    view.delete(keys.token_use(record.settings.name))
     digest, _ = _former(view, record.settings.name)
     if digest:
         view.delete(keys.former_secret(record.settings.name))
@@ -232,15 +257,19 @@ def _drop(view: View, record: AccessTokenRecord) -> None:
 def _settings(wanted: AccessToken) -> AccessToken:
     kept = AccessToken()
     kept.CopyFrom(wanted)
-    for name in ("create_time", "former_secret_expire_time"):
+    for name in ("create_time", "former_secret_expire_time", "last_use_time"):
         kept.ClearField(name)
     return kept
 
 
-def answer(record: AccessTokenRecord, former_until_ms: int = 0) -> AccessToken:
+def answer(
+    record: AccessTokenRecord, former_until_ms: int = 0, last_use_ms: int = 0
+) -> AccessToken:
     shown = AccessToken()
     shown.CopyFrom(record.settings)
     instants.set_ms(shown.create_time, record.created_at_ms)
     if former_until_ms:
         instants.set_ms(shown.former_secret_expire_time, former_until_ms)
+    if last_use_ms:
+        instants.set_ms(shown.last_use_time, last_use_ms)
     return shown

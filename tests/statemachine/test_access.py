@@ -11,7 +11,7 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.machine import Request, decide
 from raftsched.statemachine.model import keys
-from raftsched.statemachine.model.request import CreateToken, RotateToken, TokenCreated
+from raftsched.statemachine.model.request import CreateToken, NoteUses, RotateToken, TokenCreated
 from raftsched.statemachine.tenants import access
 
 from .asking import ask, pages
@@ -258,6 +258,51 @@ def test_who_lost_the_answer_rotates_again_and_keeps_the_secret_he_has(machine: 
     again = rotate(machine, "d", request_id="once")
     assert (again.new, rotate(machine, "e", request_id="once").new) == (True, False)
     assert opens(machine) == {"a", "d"}
+
+
+def last_use(machine: Machine, name: str) -> str:
+    request = access_pb2.ListAccessTokensRequest()
+    answer = ask(machine, request, access_pb2.ListAccessTokensResponse)
+    [shown] = [one for one in answer.access_tokens if one.name == name]
+    return shown.last_use_time.ToJsonString() if shown.HasField("last_use_time") else ""
+
+
+def test_a_token_says_in_which_hour_it_was_last_used(machine: Machine) -> None:
+    create(machine, token(), "s")
+    create(machine, token("other"), "o")
+    assert last_use(machine, "t") == ""
+    machine.at("2026-01-01T10:59:59")
+    machine.do(NoteUses(("t", "unknown")))
+    assert last_use(machine, "t") == "2026-01-01T10:00:00Z"
+    assert last_use(machine, "other") == ""
+
+    before = image(machine.store)
+    machine.at("2026-01-01T10:59:59.500")
+    assert not machine.decide(NoteUses(("t",))).change
+    assert image(machine.store) == before
+    machine.at("2026-01-02T11:00")
+    machine.do(NoteUses(("t",)))
+    assert last_use(machine, "t") == "2026-01-02T11:00:00Z"
+    machine.check()
+
+
+def test_a_use_is_forgotten_with_its_token(machine: Machine) -> None:
+    create(machine, token(), "s")
+    machine.do(NoteUses(("t",)))
+    machine.do(access_pb2.RevokeAccessTokenRequest(access_token="t"))
+    assert not list(machine.store.scan(keys.TOKEN_USE, keys.after(keys.TOKEN_USE)))
+
+    # An older version has revoked one and left it.
+    machine.store.write([(keys.token_use("t"), bytes(7) + b"x")], ())
+    create(machine, token(), "s")
+    assert last_use(machine, "t") == ""
+
+
+def test_one_change_notes_so_many(machine: Machine) -> None:
+    create(machine, token(), "s")
+    names = (*(f"t{number}" for number in range(limits.USES_NOTED)), "t")
+    machine.do(NoteUses(names))
+    assert last_use(machine, "t") == ""
 
 
 def test_a_rotation_that_asks_too_much_is_refused(machine: Machine) -> None:

@@ -640,6 +640,36 @@ async def test_a_caller_may_make_so_many_calls_a_second(start: Start) -> None:
     await jobs(served).ListJobs(ask, metadata=few)
 
 
+async def test_each_node_notes_which_tokens_are_used(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lasting, "LOOK_AGAIN_S", 0.0)
+    leads, follows = await start("a"), await start("b")
+    root = await make(leads, "root", Role.ROLE_ADMIN)
+    ci = await make(leads, "ci", Role.ROLE_EDITOR, root)
+    look = await make(leads, "look", Role.ROLE_VIEWER, root)
+    for served in (leads, follows):
+        served.node.leader.token_uses.to_tell()
+    stale = job_pb2.ListJobsRequest()
+    stale.read.consistency = common_pb2.CONSISTENCY_STALE
+    await jobs(follows).ListJobs(stale, metadata=bearer(ci))
+    await refused(jobs(leads).CreateJob(create("report"), metadata=bearer(look)))
+    await refused(jobs(leads).ListJobs(stale, metadata=bearer("rs_unknown")))
+    assert follows.node.leader.token_uses.to_tell() == ("ci",)
+    # Also one that may not do what it asked for.
+    assert leads.node.leader.token_uses.to_tell() == ("look",)
+
+    watch = event_pb2_grpc.EventServiceStub(follows.channel).WatchEvents(
+        event_pb2.WatchEventsRequest(), metadata=bearer(ci)
+    )
+    await watch.read()
+    follows.node.leader.token_uses.to_tell()
+    async with asyncio.timeout(10):
+        while follows.node.leader.token_uses.to_tell() != ("ci",):
+            await asyncio.sleep(0.01)
+    watch.cancel()
+
+
 async def test_a_secret_in_the_folders_of_a_majority_makes_tokens_and_nothing_else(
     start: Start,
 ) -> None:
