@@ -37,7 +37,7 @@ FORGETTING = 0.7
 # Progress waits this long for more of it, unless a frame leaves anyway.
 PROGRESS_S = 0.25
 # After these refusals of a result there is nothing left to do; after those the lease still stands.
-OVER = frozenset({"LEASE_LOST", "RUN_NOT_FOUND"})
+OVER = frozenset({"LEASE_LOST", "ALREADY_REPORTED", "RUN_NOT_FOUND"})
 REFUSED = frozenset({"FIELD_INVALID", "PAYLOAD_TOO_LARGE", "LIMIT_EXCEEDED"})
 # Until the first welcome says better.
 HEARTBEAT_S, LAPSE_S = 10.0, 30.0

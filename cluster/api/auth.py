@@ -21,7 +21,7 @@ from ...proto.contract import Method, Named, Role, Scope, allows, named
 from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.calls import filtered
 from ...statemachine.core.rejection import Reason, Refused
-from ...statemachine.runs import reports
+from ...statemachine.runs import recorded
 from ...statemachine.tenants import access, namespaces
 from ..node import refusals
 from ..node.admin_recovery import PREFIX as RECOVERY_PREFIX
@@ -337,7 +337,7 @@ class AccessCheck:
         only = number_of(self.node, where)
         for run in named(request, Named.NAMED_RUN):
             if is_foreign(run, only):
-                raise Refused(reports.no_run(run))
+                raise Refused(recorded.no_run(run))
 
     def _name_worker(self, request: Message, token: Token) -> None:
         """Let a request say which worker it is about, in place of the id that others may have."""

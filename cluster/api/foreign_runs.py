@@ -12,7 +12,7 @@ from typing import TypeVar
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model import keys
-from ...statemachine.runs import reports
+from ...statemachine.runs import recorded
 from ..node import refusals
 
 EXTENSION = worker_pb2.ResultAck.SUBJECT_EXTENSION
@@ -37,7 +37,7 @@ def parted(words: Sequence[Word], only: int | None) -> tuple[Sequence[Word], Seq
 
 
 def ack(word: worker_pb2.Result | worker_pb2.ExtendRequest) -> worker_pb2.ResultAck:
-    refusal = reports.no_run(word.run)
+    refusal = recorded.no_run(word.run)
     found = worker_pb2.ResultAck(token=word.token, reason=refusal.word, message=refusal.message)
     if isinstance(word, worker_pb2.ExtendRequest):
         found.subject = EXTENSION
@@ -65,6 +65,6 @@ def too_many(maximum: int, whose: str) -> Refused:
 
 
 def stop(word: worker_pb2.ProgressReport) -> worker_pb2.Stop:
-    message = reports.lost(word.run, word.token, None).message
+    message = recorded.lost(word.run, word.token, None).message
     kind = worker_pb2.Stop.KIND_LOST
     return worker_pb2.Stop(token=word.token, run=word.run, kind=kind, message=message)

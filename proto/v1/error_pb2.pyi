@@ -95,6 +95,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 43
     """The same request id came with another request. Metadata: `request_id`."""
+    ERROR_REASON_ALREADY_REPORTED: _ErrorReason.ValueType  # 44
+    """The end of this attempt was recorded already, with another result or as another end: that
+    stays. Metadata: `run`, `token`, `recorded` (SUCCEEDED, FAILED), `state` (of the run). There is
+    nothing left to report.
+    """
     ERROR_REASON_ETAG_MISMATCH: _ErrorReason.ValueType  # 60
     """The etag is not the current one: somebody changed it in between. Metadata: `etag`, `current`.
     Read again, then decide.
@@ -291,6 +296,11 @@ ERROR_REASON_UNIQUE_KEY_TAKEN: ErrorReason.ValueType  # 42
 """
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 43
 """The same request id came with another request. Metadata: `request_id`."""
+ERROR_REASON_ALREADY_REPORTED: ErrorReason.ValueType  # 44
+"""The end of this attempt was recorded already, with another result or as another end: that
+stays. Metadata: `run`, `token`, `recorded` (SUCCEEDED, FAILED), `state` (of the run). There is
+nothing left to report.
+"""
 ERROR_REASON_ETAG_MISMATCH: ErrorReason.ValueType  # 60
 """The etag is not the current one: somebody changed it in between. Metadata: `etag`, `current`.
 Read again, then decide.

@@ -751,8 +751,8 @@ class ResultAck(_message.Message):
     """The lease it was about."""
     reason: _builtins.str
     """Empty: taken and on a majority of disks. Otherwise an ErrorReason without prefix: LEASE_LOST,
-    RUN_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE or LIMIT_EXCEEDED. After the last three the
-    lease still stands, so report something else.
+    ALREADY_REPORTED, RUN_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE or LIMIT_EXCEEDED. After the
+    last three the lease still stands, so report something else.
     """
     message: _builtins.str
     """For people, with a reason."""

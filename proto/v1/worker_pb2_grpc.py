@@ -59,9 +59,10 @@ class WorkerServiceStub(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once. Should the second
-    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-    its history purged, there is nothing left to do either.
+    Reporting the same result twice is acknowledged twice and recorded once; another end or
+    another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+    stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+    cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
@@ -178,9 +179,10 @@ class WorkerServiceServicer(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once. Should the second
-    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-    its history purged, there is nothing left to do either.
+    Reporting the same result twice is acknowledged twice and recorded once; another end or
+    another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+    stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+    cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
@@ -251,24 +253,24 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
-        FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+        """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+        PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fail(self, request, context):
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
-        LIMIT_EXCEEDED (the notes).
+        """Report that one attempt failed. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+        FIELD_INVALID, LIMIT_EXCEEDED (the notes).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
-        FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+        """Give a run back without counting the attempt. Refused with LEASE_LOST, ALREADY_REPORTED,
+        RUN_NOT_FOUND, FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -396,9 +398,10 @@ class WorkerService(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once. Should the second
-    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-    its history purged, there is nothing left to do either.
+    Reporting the same result twice is acknowledged twice and recorded once; another end or
+    another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+    stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+    cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),

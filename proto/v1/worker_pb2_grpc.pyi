@@ -60,9 +60,10 @@ class WorkerServiceStub:
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once. Should the second
-       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-       its history purged, there is nothing left to do either.
+       Reporting the same result twice is acknowledged twice and recorded once; another end or
+       another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+       stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+       cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
@@ -121,16 +122,16 @@ class WorkerServiceStub:
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]
-    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
-    FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+    """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+    PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
     """
     Fail: _grpc.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
-    LIMIT_EXCEEDED (the notes).
+    """Report that one attempt failed. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+    FIELD_INVALID, LIMIT_EXCEEDED (the notes).
     """
     Release: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]
-    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
-    FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+    """Give a run back without counting the attempt. Refused with LEASE_LOST, ALREADY_REPORTED,
+    RUN_NOT_FOUND, FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
     """
     Extend: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ExtendRequest, _worker_pb2.ExtendResponse]
     """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
@@ -183,9 +184,10 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once. Should the second
-       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-       its history purged, there is nothing left to do either.
+       Reporting the same result twice is acknowledged twice and recorded once; another end or
+       another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+       stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+       cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
@@ -241,16 +243,16 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]  # type: ignore[assignment]
-    """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
-    FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+    """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+    PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
     """
     Fail: _aio.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]  # type: ignore[assignment]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
-    LIMIT_EXCEEDED (the notes).
+    """Report that one attempt failed. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+    FIELD_INVALID, LIMIT_EXCEEDED (the notes).
     """
     Release: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]  # type: ignore[assignment]
-    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
-    FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+    """Give a run back without counting the attempt. Refused with LEASE_LOST, ALREADY_REPORTED,
+    RUN_NOT_FOUND, FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
     """
     Extend: _aio.UnaryUnaryMultiCallable[_worker_pb2.ExtendRequest, _worker_pb2.ExtendResponse]  # type: ignore[assignment]
     """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
@@ -302,9 +304,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once. Should the second
-       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
-       its history purged, there is nothing left to do either.
+       Reporting the same result twice is acknowledged twice and recorded once; another end or
+       another result than the recorded one is refused with ALREADY_REPORTED, and what was recorded
+       stays. Should the second report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was
+       cancelled meanwhile or its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
@@ -388,8 +391,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.CompleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.CompleteResponse, _abc.Awaitable[_worker_pb2.CompleteResponse]]:
-        """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE,
-        FIELD_INVALID and LIMIT_EXCEEDED (the notes).
+        """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+        PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
         """
 
     @_abc_1.abstractmethod
@@ -398,8 +401,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.FailRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.FailResponse, _abc.Awaitable[_worker_pb2.FailResponse]]:
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID,
-        LIMIT_EXCEEDED (the notes).
+        """Report that one attempt failed. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
+        FIELD_INVALID, LIMIT_EXCEEDED (the notes).
         """
 
     @_abc_1.abstractmethod
@@ -408,8 +411,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.ReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ReleaseResponse, _abc.Awaitable[_worker_pb2.ReleaseResponse]]:
-        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
-        FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+        """Give a run back without counting the attempt. Refused with LEASE_LOST, ALREADY_REPORTED,
+        RUN_NOT_FOUND, FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
         """
 
     @_abc_1.abstractmethod

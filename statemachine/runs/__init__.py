@@ -38,6 +38,7 @@ Others may use:
 * admission: runs that wait for a slot go back to their lane.
 * grants: runs are given to workers.
 * reports: what workers say of one lease.
+* recorded: what was recorded of it, and what a word hears that comes too late.
 * warned: runs that succeeded with a warning are counted.
 * leases: all leases of a session.
 * attempts: how one attempt ended, in a call of its own.

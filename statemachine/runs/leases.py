@@ -29,7 +29,7 @@ from ..model.record import JobRecord, SessionRecord, parse
 from ..model.request import Again, Lapse, Resume, Resumed, WorkDone
 from ..model.view import View
 from ..tenants import idempotency
-from . import reports, runs
+from . import recorded, reports, runs
 
 Stop = worker_pb2.Stop
 LAPSED = run_pb2.Attempt.END_LAPSED
@@ -195,7 +195,7 @@ def _stop(
     if place is not None and only not in (None, keys.namespace_of(place[0])):
         place = None
     run = view.find_run(place) if place is not None else None
-    record = reports.last_of(view, place, run) if place is not None else None
+    record = recorded.last_of(view, place, run) if place is not None else None
     if (
         run is None
         or record is None
@@ -204,6 +204,6 @@ def _stop(
         or record.token != token
         or record.session != session.number
     ):
-        message = reports.ended(run_id, token, record)
+        message = recorded.ended(run_id, token, record)
         return Stop(token=token, run=run_id, kind=Stop.KIND_LOST, message=message)
     return runs.stop_word(run, Stop.KIND_CANCEL) if record.cancel_at_ms else None

@@ -1,13 +1,13 @@
 """What workers say about single leases.
 
 A word counts only with the token of the run's present lease. A report that was recorded already is
-acknowledged again, since the worker may not have heard; any other word with an old token is
-answered LEASE_LOST and changes nothing.
+acknowledged again, since the worker may not have heard; one that says otherwise is answered
+ALREADY_REPORTED, any other word with an old token LEASE_LOST, and neither changes anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
@@ -22,17 +22,12 @@ from ..model.record import (
 )
 from ..model.request import Note, Report
 from ..model.view import View
-from . import admission, runs, warned
+from . import admission, recorded, runs, warned
 from .move import move
 from .timeouts import arm
 
 Attempt = run_pb2.Attempt
 Reason = rejection.Reason
-# As what a report is recorded; a run that is to be cancelled ends with whatever comes.
-RECORDED = {
-    "failure": (Attempt.END_FAILED, Attempt.END_CANCELLED),
-    "given_back": (Attempt.END_RELEASED, Attempt.END_CANCELLED),
-}
 Ack = worker_pb2.ResultAck
 
 
@@ -56,10 +51,10 @@ def report(view: View, request: Report, actor: str) -> Generator[None, None, lis
 def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     place = keys.run_key(result.run)
     if place is None:
-        return no_run(result.run)
+        return recorded.no_run(result.run)
     run = view.runs.get(place) or view.find_run(place)
     if run is None or run.record.token != result.token or run.record.phase != LEASED:
-        return _stale(view, place, run, result)
+        return recorded.judge(view, place, run, result)
     kind = result.WhichOneof("end")
     if result.HasField("notes") and (wrong := _wrong_notes(view, run, result)) is not None:
         return wrong
@@ -139,22 +134,9 @@ def _note_log(view: View, record: RunRecord, log_tail: bytes) -> None:
 
 
 def _fail(view: View, run: Run, failure: worker_pb2.Failure) -> None:
-    error = clip(failure.error)
+    error = recorded.clip(failure.error)
     wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
     attempt_failed(view, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms)
-
-
-def clip(error: run_pb2.RunError) -> run_pb2.RunError:
-    """An error within its limits; of a trace the middle goes, since both ends show most."""
-    trace = error.trace
-    if len(trace) > limits.TRACE_CHARS:
-        half = limits.TRACE_CHARS // 2 - 8
-        trace = f"{trace[:half]}\n…\n{trace[-half:]}"
-    return run_pb2.RunError(
-        kind=error.kind[: limits.KIND_CHARS],
-        message=error.message[: limits.MESSAGE_CHARS],
-        trace=trace,
-    )
 
 
 def attempt_failed(
@@ -271,7 +253,8 @@ def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(report.run)
     run = view.find_run(place) if place else None
     if run is None or run.record.token != report.token or run.record.phase != LEASED:
-        refusal = lost(report.run, report.token, last_of(view, place, run) if place else None)
+        last = recorded.last_of(view, place, run) if place else None
+        refusal = recorded.lost(report.run, report.token, last)
         return Ack(token=report.token, reason=refusal.word, message=refusal.message)
     if len(report.checkpoint) > limits.CHECKPOINT_BYTES:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(report.checkpoint))
@@ -301,12 +284,13 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     """More time for an attempt."""
     place = keys.run_key(request.run)
     if place is None:
-        raise rejection.Refused(no_run(request.run))
+        raise rejection.Refused(recorded.no_run(request.run))
     run = view.find_run(place)
     if run is None or run.record.token != request.token or run.record.phase != LEASED:
-        record = last_of(view, place, run)
-        found = no_run(request.run) if record is None else lost(request.run, request.token, record)
-        raise rejection.Refused(found)
+        record = recorded.last_of(view, place, run)
+        if record is None:
+            raise rejection.Refused(recorded.no_run(request.run))
+        raise rejection.Refused(recorded.lost(request.run, request.token, record))
     by_ms = ms_or(request, "by", 0)
     if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
         raise rejection.Refused.because(
@@ -322,64 +306,6 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
         arm(view, run)
         instants.set_ms(answer.deadline, record.deadline_at_ms)
     return answer
-
-
-def last_of(view: View, place: tuple[int, int], run: Run | None) -> RunRecord | None:
-    """What is known of a run: where it stands, or how it ended."""
-    return run.record if run is not None else view.get(keys.ended(*place), RunRecord)
-
-
-def _stale(
-    view: View, place: tuple[int, int], run: Run | None, result: worker_pb2.Result
-) -> rejection.Rejection | None:
-    """A result without a live lease: fine if it is the one that was recorded."""
-    record = last_of(view, place, run)
-    if record is None:
-        return no_run(result.run)
-    kind = result.WhichOneof("end")
-    if kind == "success" and _succeeded(record, result.token):
-        return None
-    if _has_end(record, result.token, RECORDED.get(str(kind), ())):
-        return None
-    return lost(result.run, result.token, record)
-
-
-def _succeeded(run: RunRecord, token: int) -> bool:
-    return run.phase == SUCCEEDED and run.token == token
-
-
-def _has_end(run: RunRecord, token: int, ends: Collection[int]) -> bool:
-    return any(past.token == token and past.end in ends for past in run.attempts)
-
-
-def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
-    current = run.token if run is not None else 0
-    state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_") if run else "unknown"
-    return rejection.Rejection(
-        Reason.ERROR_REASON_LEASE_LOST,
-        f"the lease {token} of run {run_id} has ended (the run is {state}, its last token "
-        f"{current}); stop the work, nothing was recorded",
-        {"run": run_id, "token": str(token), "current_token": str(current), "state": state},
-    )
-
-
-def ended(run_id: str, token: int, run: RunRecord | None) -> str:
-    """What a worker hears of a lease that it lists and that has ended."""
-    if run is None or not (_succeeded(run, token) or _has_end(run, token, (Attempt.END_FAILED,))):
-        return lost(run_id, token, run).message
-    state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
-    return (
-        f"the lease {token} of run {run_id} has ended as its worker reported (the run is {state}, "
-        f"its last token {run.token}); that was recorded, and there is nothing left to do"
-    )
-
-
-def no_run(run_id: str) -> rejection.Rejection:
-    return rejection.Rejection(
-        Reason.ERROR_REASON_RUN_NOT_FOUND,
-        f"there is no run '{run_id}', or its history was purged; send the id of the lease",
-        {"run": run_id},
-    )
 
 
 def _too_large(size: int) -> rejection.Rejection:

@@ -25,6 +25,7 @@ from .driver import MINUTE_MS, Machine, image, job_of, with_mask
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 LOST = "LEASE_LOST"
+REPORTED = "ALREADY_REPORTED"
 MINUTE = duration(MINUTE_MS)
 Result = worker_pb2.Result
 Verdict = job_pb2.ImportResult
@@ -97,14 +98,41 @@ def test_a_result_that_was_recorded_is_acknowledged_again(machine: Machine) -> N
     machine.create("a")
     machine.trigger("a")
     [lease] = machine.grant()
-    machine.succeed(lease, b"42")
+    machine.succeed(lease, b"42", warning="look")
     before = image(machine.store)
 
-    ack = machine.succeed(lease, b"43")
+    # What is cut off or lies together is not compared.
+    assert not machine.succeed(lease, b"42", b"another log", warning="look").reason
+    for other in (
+        machine.succeed(lease, b"43", warning="look"),
+        machine.succeed(lease, warning="look"),
+        machine.succeed(lease, b"42"),
+        machine.fail(lease),
+        machine.release(lease),
+    ):
+        assert other.reason == REPORTED
+        assert "was recorded as SUCCEEDED, and this report says otherwise" in other.message
 
-    assert not ack.reason
     assert image(machine.store) == before
     assert machine.run(lease.run).result.data == b"42"
+
+
+def test_a_call_with_another_result_names_what_was_recorded(machine: Machine) -> None:
+    machine.create("a", retry=job_pb2.RetryPolicy(max_attempts=1))
+    run = machine.trigger("a")
+    [lease] = machine.grant()
+    failure = worker_pb2.Failure(error=run_pb2.RunError(kind="Oh"))
+    request = worker_pb2.FailRequest(run=run.id, token=lease.token, failure=failure)
+    machine.do(request)
+    machine.do(request)
+
+    other = worker_pb2.CompleteRequest(run=run.id, token=lease.token)
+    refused = machine.refused(other)
+    assert (refused.word, refused.values) == (REPORTED, {
+        "run": run.id, "token": str(lease.token), "recorded": "FAILED", "state": "FAILED",
+    })  # fmt: skip
+    request.failure.error.kind = "Ah"
+    assert machine.refused(request).word == REPORTED
 
 
 def test_a_failure_that_was_recorded_is_acknowledged_again(machine: Machine) -> None:
@@ -115,7 +143,9 @@ def test_a_failure_that_was_recorded_is_acknowledged_again(machine: Machine) -> 
     before = image(machine.store)
 
     assert not machine.fail(lease).reason
-    assert machine.succeed(lease).reason == LOST
+    for other in (machine.succeed(lease), machine.fail(lease, "Other"), machine.release(lease)):
+        assert other.reason == REPORTED
+        assert "was recorded as FAILED, and this report says otherwise" in other.message
     assert image(machine.store) == before
 
 

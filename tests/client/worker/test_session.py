@@ -266,7 +266,7 @@ def test_a_report_is_said_again_on_the_same_stream_after_a_while(talk: Talk) -> 
     assert set(again) == {1}
 
 
-@pytest.mark.parametrize("reason", ["LEASE_LOST", "RUN_NOT_FOUND"])
+@pytest.mark.parametrize("reason", ["LEASE_LOST", "ALREADY_REPORTED", "RUN_NOT_FOUND"])
 def test_a_report_that_is_refused_for_good_is_forgotten(talk: Talk, reason: str) -> None:
     talk.connect()
     talk.lease(1)

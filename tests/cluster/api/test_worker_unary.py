@@ -256,7 +256,9 @@ async def test_what_counts_as_a_heartbeat_is_what_the_contract_says(
             made = wish()
         heard.clear()
         call: Anything = served.channel.unary_unary(method.path)(made.SerializeToString())
-        assert await call.code() in (grpc.StatusCode.OK, grpc.StatusCode.FAILED_PRECONDITION)
+        # One behind the other says otherwise of the same run.
+        known = grpc.StatusCode.OK, grpc.StatusCode.FAILED_PRECONDITION
+        assert await call.code() in (*known, grpc.StatusCode.ALREADY_EXISTS)
         assert bool(heard) == method.heartbeat, method.name
 
 
