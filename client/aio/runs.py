@@ -148,14 +148,20 @@ class AsyncRuns(AsyncService):
         return await self._count(run_pb2.ListRunsRequest(filter=filter), options)
 
     async def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
+        self,
+        filter: str = "",
+        *,
+        order_by: str = "",
+        limit: int | None = None,
+        **options: Unpack[ReadOptions],
     ) -> AsyncIterator[AsyncRun]:
-        """The runs that are under way, or those that the filter names, newest first.
+        """The runs that are under way, or those that the filter names, newest first, or in the
+        order of "scheduled_time" or, for dead letters, "end_time"; "end_time desc" is backwards.
 
         async for run in client.runs.list("state=FAILED AND job=report", limit=10):
             print(run.id)
         """
-        request = run_pb2.ListRunsRequest(filter=filter)
+        request = run_pb2.ListRunsRequest(filter=filter, order_by=order_by)
         async for run in self._items(request, "runs", limit, options):
             yield AsyncRun(self._client, run)
 

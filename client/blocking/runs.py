@@ -149,14 +149,20 @@ class Runs(Service):
         return self._count(run_pb2.ListRunsRequest(filter=filter), options)
 
     def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
+        self,
+        filter: str = "",
+        *,
+        order_by: str = "",
+        limit: int | None = None,
+        **options: Unpack[ReadOptions],
     ) -> Iterator[Run]:
-        """The runs that are under way, or those that the filter names, newest first.
+        """The runs that are under way, or those that the filter names, newest first, or in the
+        order of "scheduled_time" or, for dead letters, "end_time"; "end_time desc" is backwards.
 
         for run in client.runs.list("state=FAILED AND job=report", limit=10):
             print(run.id)
         """
-        request = run_pb2.ListRunsRequest(filter=filter)
+        request = run_pb2.ListRunsRequest(filter=filter, order_by=order_by)
         for run in self._items(request, "runs", limit, options):
             yield Run(self._client, run)
 

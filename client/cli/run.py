@@ -57,12 +57,24 @@ def run() -> None:
 @click.option("--worker", type=WORKER, help="Only those that this worker holds.")
 @click.option("--flow", type=FLOW, help="Only those of this flow run.")
 @click.option("--filter", "text", default="", help="Such as 'state=FAILED AND error:timeout'.")
+@click.option(
+    "--order-by",
+    default="",
+    metavar="FIELD",
+    help="scheduled_time of one job or under way; end_time of dead letters.",
+)
 @change.COUNT
-def list_(session: Invocation, text: str, with_count: bool, **given: str | None) -> None:
-    """List runs, newest first: those under way, or those of one state."""
+def list_(
+    session: Invocation, text: str, order_by: str, with_count: bool, **given: str | None
+) -> None:
+    """List runs, newest first: those under way, or those of one state.
+
+    `--order-by 'end_time desc'` is backwards.
+    """
     request = m.run_pb2.ListRunsRequest(
-        namespace=session.namespace, filter=condition(text, **given), with_count=with_count
-    )
+        namespace=session.namespace, filter=condition(text, **given), with_count=with_count,
+        order_by=order_by,
+    )  # fmt: skip
     ended = given["state"] or text
     session.show_list(
         request, m.run_pb2.ListRunsResponse, "runs", "list runs",

@@ -978,6 +978,7 @@ class ListRunsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
     WITH_COUNT_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     filter: _builtins.str
@@ -988,6 +989,12 @@ class ListRunsRequest(_message.Message):
     """See common.proto."""
     with_count: _builtins.bool
     """Count what fits, beside this page."""
+    order_by: _builtins.str
+    """`scheduled_time`, for the runs of one job (the filter has `job=report`) or those under way; or
+    `end_time`, for dead letters (`state=FAILED`): what there is an index for. Each may have
+    ` desc` behind it, for backwards. Empty: see the call. Another, or with another filter, is
+    FIELD_INVALID; those under way in a namespace with over 200,000 of them are LIMIT_EXCEEDED.
+    """
     @_builtins.property
     def read(self) -> _common_pb2.ReadOptions:
         """How fresh."""
@@ -1001,10 +1008,11 @@ class ListRunsRequest(_message.Message):
         page_token: _builtins.str = ...,
         read: _common_pb2.ReadOptions | None = ...,
         with_count: _builtins.bool = ...,
+        order_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["read", b"read"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "read", b"read", "with_count", b"with_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "read", b"read", "with_count", b"with_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1028,7 +1036,7 @@ class ListRunsResponse(_message.Message):
     """See ListJobsResponse."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Run]:
-        """Newest first."""
+        """Newest first, or as `order_by` says."""
 
     def __init__(
         self,

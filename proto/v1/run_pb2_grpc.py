@@ -91,15 +91,17 @@ class RunServiceServicer(object):
 
     def ListRuns(self, request, context):
         """List the runs of a namespace: those under way, or, where the filter speaks of `state`, all that
-        fit it. Newest first are those under way, dead letters, and the runs of one job
-        (`job=report`); where a filter lets both pass, those under way come before those that have
-        ended, and others that have ended lie together by job. Filter fields: `state`, `job`,
-        `labels.…` (its own, else of its job), `handler`, `queue`, `priority`, `worker` (that has it),
-        `last_worker` (that has it or had it last), `flow`, `unique_key`, `concurrency_key`, `kind` and
-        `error` (kind and message of the error), `warning` (`warning!=""`: any), `outcome`, `cause`,
-        `attempt`, `scheduled_time`, `due_time`, `start_time`, `end_time`. Cheap are one job with a
-        range of scheduled times, and dead letters with a range of end times. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID, FORBIDDEN (a viewer without `see_payloads` asks for `error` or `warning`).
+        fit it; in the order of `order_by`. Without that, newest first are those under way, dead
+        letters, and the runs of one job (`job=report`); where a filter lets both pass, those under way
+        come before those that have ended, and others that have ended lie together by job. Filter
+        fields: `state`, `job`, `labels.…` (its own, else of its job), `handler`, `queue`, `priority`,
+        `worker` (that has it), `last_worker` (that has it or had it last), `flow`, `unique_key`,
+        `concurrency_key`, `kind` and `error` (kind and message of the error), `warning`
+        (`warning!=""`: any), `outcome`, `cause`, `attempt`, `scheduled_time`, `due_time`,
+        `start_time`, `end_time`. Cheap are one job with a range of scheduled times, and dead letters
+        with a range of end times. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, FIELD_INVALID and
+        LIMIT_EXCEEDED (`order_by`), FORBIDDEN (a viewer without `see_payloads` asks for `error` or
+        `warning`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -124,21 +124,24 @@ def _place(found: tuple[int, RunRecord]) -> bytes:
 
 
 def runs_of(
-    view: View, jid: int, state: StateRecord, first: int, end: int, *, live_only: bool = False
-) -> Iterator[tuple[int, RunRecord]]:
-    """The runs of a job from one occurrence to before another, newest first, ended or not."""
+    view: View, jid: int, state: StateRecord, first: int, end: int, *, live_only: bool = False,
+    forwards: bool = False,
+) -> Iterator[tuple[int, RunRecord]]:  # fmt: skip
+    """The runs of a job from one occurrence to before another, newest first or forwards, ended or
+    not."""
     if first >= end:
         return
     # Below the mark lie only the tombstones of runs that have ended.
     mark = keys.run(jid, max(first, state.live_from) if state.live else end)
-    live = view.stored.scan(mark, keys.run(jid, end), backwards=True)
+    live = view.stored.scan(mark, keys.run(jid, end), backwards=not forwards)
     newest, oldest = keys.ended(jid, end - 1), keys.ended(jid, first) + b"\0"
-    past = iter(()) if live_only else view.stored.scan(newest, oldest)
+    past = iter(()) if live_only else view.stored.scan(newest, oldest, backwards=forwards)
     running, ended = next(live, None), next(past, None)
+    none = keys.OCCURRENCE_MAX if forwards else -1
     while running is not None or ended is not None:
-        begun = keys.run_of(running[0])[1] if running else -1
-        over = keys.ended_of(ended[0])[1] if ended else -1
-        if running is not None and begun > over:
+        begun = keys.run_of(running[0])[1] if running else none
+        over = keys.ended_of(ended[0])[1] if ended else none
+        if running is not None and (begun < over if forwards else begun > over):
             yield begun, parse(*running, RunRecord)
             running = next(live, None)
         elif ended is not None:

@@ -2,13 +2,15 @@
 
 Runs under way lie by job, so to show them by time they are sorted first. A namespace with more of
 them than one call looks at is shown job by job, the newest job first; so are runs that ended well,
-which have no order across jobs. Dead letters have one.
+which have no order across jobs. Dead letters have one. Whoever asks for an order that no index has
+is refused (`run_order.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import nlargest
+from functools import partial
+from heapq import nlargest, nsmallest
 
 from ...proto.v1 import dead_letter_pb2, run_pb2
 from ..calls import filtered
@@ -21,7 +23,9 @@ from ..model.record import RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..tenants import namespaces
+from . import run_order
 from .jobs import runs_of
+from .run_order import RunOrder
 
 # A run with its jid and occurrence, and where it stands in the list.
 ListedRun = tuple[bytes, int, int, RunRecord]
@@ -36,8 +40,11 @@ def list_runs(
 ) -> run_pb2.ListRunsResponse:
     number = namespaces.need(view, request.namespace).number
     wanted = filters.parse(request.filter, filtered.RUN_FIELDS)
-    paging = pages.read("runs", number, request.filter, request.page_size, request.page_token)
-    found = _one_after_the_other(view, number, wanted, paging.after)
+    order = run_order.read(view, number, wanted, request.order_by)
+    scope = f"{request.filter}\0{order.name}" if order.name else request.filter
+    paging = pages.read("runs", number, scope, request.page_size, request.page_token)
+    walks = _in_order(wanted, order) or _walks(view, number, wanted, is_sorted=True)
+    found = _one_after_the_other(view, number, wanted, paging.after, walks)
     page = pages.fill(paging, found, _place, _shown(view, wanted), terms=wanted.terms)
     answer = run_pb2.ListRunsResponse(runs=page.items, next_page_token=page.next_token)
     if request.with_count:
@@ -45,7 +52,8 @@ def list_runs(
         if not wanted.terms:
             answer.count, answer.count_is_exact = usage.live if usage else 0, True
         else:
-            whole = _one_after_the_other(view, number, wanted, b"", is_sorted=False)
+            walks = _walks(view, number, wanted, is_sorted=False)
+            whole = _one_after_the_other(view, number, wanted, b"", walks)
             answer.count, answer.count_is_exact = _count(view, wanted, whole)
     return answer
 
@@ -65,10 +73,9 @@ Walk = Callable[[View, int, Filter, bytes], Iterator[ListedRun]]
 
 
 def _one_after_the_other(
-    view: View, number: int, wanted: Filter, after: bytes, *, is_sorted: bool = True
+    view: View, number: int, wanted: Filter, after: bytes, walks: Sequence[Walk]
 ) -> Iterator[ListedRun]:
-    """What the cheapest walks meet; a place begins with the number of its walk."""
-    walks = _walks(view, number, wanted, is_sorted=is_sorted)
+    """What some walks meet; a place begins with the number of its walk."""
     first = after[0] if after else 0
     if after and first >= len(walks):
         raise pages.wrong_token()
@@ -76,6 +83,16 @@ def _one_after_the_other(
         behind = after[1:] if after and place == first else b""
         for found in walk(view, number, wanted, behind):
             yield bytes([place]) + found[0], *found[1:]
+
+
+def _in_order(wanted: Filter, order: RunOrder) -> Sequence[Walk]:
+    """The walk that an order asks for; none where it asks for nothing."""
+    if not order.name:
+        return ()
+    if order.by_end:
+        return (partial(_dead, forwards=not order.is_descending),)
+    walk = _sorted if filtered.job_named(wanted) is None else _of_job
+    return (partial(walk, forwards=not order.is_descending),)
 
 
 def _walks(view: View, number: int, wanted: Filter, *, is_sorted: bool) -> Sequence[Walk]:
@@ -109,18 +126,22 @@ def _place(found: ListedRun) -> bytes:
     return found[0]
 
 
-def _sorted(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
-    """The runs under way of a namespace by scheduled time, newest first, as far as a page looks."""
+def _sorted(
+    view: View, number: int, wanted: Filter, after: bytes, *, forwards: bool = False
+) -> Iterator[ListedRun]:
+    """The runs under way of a namespace by scheduled time, newest first or forwards, as far as a
+    page looks."""
     first, end = _jids(number)
-    before = _numbers(after, 2) if after else (keys.OCCURRENCE_MAX, keys.OCCURRENCE_MAX)
+    last = _numbers(after, 2) if after else None
     places = (
         (occurrence, jid)
         for jid, occurrence in (
             keys.run_of(key) for key, _ in view.stored.scan(keys.run(first, 0), keys.run(end, 0))
         )
-        if (occurrence, jid) < before
+        if last is None or ((occurrence, jid) > last if forwards else (occurrence, jid) < last)
     )
-    for occurrence, jid in nlargest(limits.LOOKED_AT + 1, places):
+    some = nsmallest if forwards else nlargest
+    for occurrence, jid in some(limits.LOOKED_AT + 1, places):
         run = view.need(keys.run(jid, occurrence), RunRecord)
         yield _packed(occurrence, jid), jid, occurrence, run
 
@@ -145,28 +166,39 @@ def _past(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[Lis
         yield key, *keys.ended_of(key), parse(key, value, RunRecord)
 
 
-def _dead(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
-    """The dead letters of a namespace, the newest end first."""
+def _dead(
+    view: View, number: int, wanted: Filter, after: bytes, *, forwards: bool = False
+) -> Iterator[ListedRun]:
+    """The dead letters of a namespace, the newest end first, or forwards."""
     low, high = filtered.dead_range(wanted, number)
-    if after:
+    if after and forwards:
+        high = _within(after, low, high)
+    elif after:
         low = _within(after, low, high) + b"\0"
-    for key, _ in view.stored.scan(low, high):
+    for key, _ in view.stored.scan(low, high, backwards=forwards):
         jid, occurrence = keys.run_of(key)
         yield key, jid, occurrence, view.need(keys.ended(jid, occurrence), RunRecord)
 
 
-def _of_job(view: View, number: int, wanted: Filter, after: bytes) -> Iterator[ListedRun]:
-    """The runs of one job by scheduled time, newest first; without a state only those under way."""
+def _of_job(
+    view: View, number: int, wanted: Filter, after: bytes, *, forwards: bool = False
+) -> Iterator[ListedRun]:
+    """The runs of one job by scheduled time, newest first or forwards; without a state only those
+    under way."""
     value = view.stored.get(keys.job_name(number, filtered.job_named(wanted) or ""))
     if value is None:
         return
     jid = int.from_bytes(value, "big")
     first, end = filtered.occurrences(wanted)
-    if after:
+    if after and forwards:
+        first = max(first, _numbers(after, 1)[0] + 1)
+    elif after:
         end = min(end, _numbers(after, 1)[0])
     live_only = filtered.states(wanted) <= filtered.LIVE_STATES
     state = view.need(keys.state(jid), StateRecord)
-    for occurrence, run in runs_of(view, jid, state, first, end, live_only=live_only):
+    for occurrence, run in runs_of(
+        view, jid, state, first, end, live_only=live_only, forwards=forwards
+    ):
         yield _packed(occurrence), jid, occurrence, run
 
 

@@ -521,3 +521,15 @@ def test_lists_are_counted(both: Both, stage: Stage) -> None:
     assert both(lambda client: client.dead.count()).number == 0
     made = both(lambda client: client.jobs.list(order_by="create_time"))
     assert [job.name for job in made] == ["b", "a"]
+
+
+def test_runs_are_listed_in_an_order(both: Both, stage: Stage) -> None:
+    stage.act(lambda machine: machine.create("a", overlap=job_pb2.OverlapPolicy(rule=ALLOW)))
+    for _ in range(3):
+        stage.act(lambda machine: machine.advance(1))
+        stage.act(lambda machine: machine.trigger("a"))
+
+    first = both(lambda client: client.runs.list(order_by="scheduled_time"))
+    last = both(lambda client: client.runs.list(order_by="scheduled_time desc"))
+    assert [run.id for run in first] == [run.id for run in last][::-1]
+    assert len(first) == 3

@@ -29,11 +29,16 @@ def ask(machine: Machine, request: Message, kind: type[Answer], workers: Workers
 
 def refuse(machine: Machine, request: Message) -> error_pb2.ErrorReason.ValueType:
     """The reason why a read is refused; reads change nothing."""
+    return refusal(machine, request).reason
+
+
+def refusal(machine: Machine, request: Message) -> Rejection:
+    """The same with its words."""
     before = image(machine.store)
     answer = read(machine.view(), request)
     assert isinstance(answer, Rejection), answer
     assert image(machine.store) == before
-    return answer.reason
+    return answer
 
 
 def but(message: Asked, **fields: object) -> Asked:
