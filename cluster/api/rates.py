@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from google.protobuf.message import Message
@@ -50,13 +50,10 @@ class CallRates:
             return
         if call.token is not None and call.token.calls_per_second:
             self._count_caller(call, call.token.calls_per_second)
-        name = place_of(request)
-        if name is None:
-            return
-        bucket = self._bucket(name, self.clock())
-        if bucket is None or not bucket.rate:
-            return
-        take(bucket, f"the namespace {name}", {"namespace": name})
+        for name in places_of(request):
+            bucket = self._bucket(name, self.clock())
+            if bucket is not None and bucket.rate:
+                take(bucket, f"the namespace {name}", {"namespace": name})
 
     def _count_caller(self, call: Call, rate: int) -> None:
         """By the name of who calls: an access token, or whom a provider vouches for."""
@@ -116,7 +113,7 @@ def take(bucket: Bucket, who: str, values: dict[str, str]) -> None:
     bucket.left -= 1
 
 
-def place_of(request: Message) -> str | None:
-    """The namespace that a request is about; None when it is about none, or about all."""
+def places_of(request: Message) -> Iterable[str]:
+    """The namespaces that a request is about, each once: an import may be about many."""
     names = named(request, Named.NAMED_NAMESPACE)
-    return (names[0] or namespaces.DEFAULT) if names else None
+    return dict.fromkeys(name or namespaces.DEFAULT for name in names)

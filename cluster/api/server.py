@@ -116,9 +116,13 @@ class Server:
         self._health = Health(services(), self.shares.limits, self._strangers)
         self._access = AccessCheck(node, self.shares.limits.failures)
         self.feed = EventFeed(node.replica, node.journal, node.leader.troubles.failed)
-        self.events = EventCalls(
-            node, self.feed, self._access.admit, self.shares.answers, self._unread
-        )
+        self.rates = CallRates(node)
+
+        def admit(call: Call, request: Message) -> None:
+            self._access.admit(call, request)
+            self.rates.count(call, request)
+
+        self.events = EventCalls(node, self.feed, admit, self.shares.answers, self._unread)
         self._lasting = Lasting(self._access.check)
         self._waits = RunWaits(node, self.shares.waits, self._lasting)
         self._leadership.on_change(self._waits.wake_all)
@@ -133,12 +137,6 @@ class Server:
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }
-        self.rates = CallRates(node)
-
-        def admit(call: Call, request: Message) -> None:
-            self._access.admit(call, request)
-            self.rates.count(call, request)
-
         self.calls = Calls(
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,
             self.shares, self.refused, self._unread, self._strangers,
@@ -150,7 +148,7 @@ class Server:
         self._following: dict[str, tuple[Follow, CallerShare]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
             "ClusterService/Backup": (
-                BackupCalls(real, self._access.admit).stream, self.shares.streams,
+                BackupCalls(real, admit).stream, self.shares.streams,
             ),
         }  # fmt: skip
         self._looking: asyncio.Task[None] | None = None

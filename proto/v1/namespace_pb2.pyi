@@ -129,7 +129,11 @@ class Quota(_message.Message):
     leases: _builtins.int
     """Runs leased at once."""
     calls_per_second: _builtins.int
-    """Calls a second, but for those of WorkerService, which end the load."""
+    """Calls a second, streams that are opened among them, at the node that answers them (nearly all:
+    the leader); more are refused with RATE_LIMITED, which names the namespace and the time to
+    wait. An import counts once in each namespace of its jobs. Not counted are the calls of
+    WorkerService, which end the load. See AccessToken.calls_per_second for those of one caller.
+    """
     payload_bytes: _builtins.int
     """Bytes of payloads of registered jobs."""
     def __init__(

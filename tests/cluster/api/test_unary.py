@@ -14,6 +14,8 @@ from raftsched.proto.contract import methods
 from raftsched.proto.v1 import (
     common_pb2,
     error_pb2,
+    event_pb2,
+    event_pb2_grpc,
     job_pb2,
     job_pb2_grpc,
     namespace_pb2,
@@ -315,6 +317,37 @@ async def test_a_namespace_makes_no_more_calls_than_it_may(
     now[0] += 1.0
     for _ in range(50):
         await jobs(served).ListJobs(asked)
+
+
+async def test_streams_and_imports_count_in_each_namespace(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates.CallRates.__init__, "__defaults__", (lambda: 100.0,))
+    served = await start("a")
+    names: Any = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    for name in ("team", "other"):
+        team = namespace_pb2.Namespace(name=name, quota=namespace_pb2.Quota(calls_per_second=2))
+        await names.CreateNamespace(namespace_pb2.CreateNamespaceRequest(namespace=team))
+    events: Any = event_pb2_grpc.EventServiceStub(served.channel)
+
+    async def watch() -> str:
+        stream = events.WatchEvents(event_pb2.WatchEventsRequest(namespace="team"))
+        await stream.read()
+        stream.cancel()
+        return "it stands"
+
+    await watch()
+    wanted = [handler_job("free"), handler_job("a"), handler_job("b"), handler_job("c")]
+    for job, namespace in zip(wanted, ("default", "team", "team", "other"), strict=True):
+        job.namespace = namespace
+    await jobs(served).ImportJobs(job_pb2.ImportJobsRequest(jobs=wanted))
+    for asked in (watch(), jobs(served).ImportJobs(job_pb2.ImportJobsRequest(jobs=wanted))):
+        found = await refused(asked)
+        assert (found.reason, found.values) == (
+            "RATE_LIMITED", {"namespace": "team", "maximum": "2"},
+        )  # fmt: skip
+        assert "the namespace team may make 2 calls a second; try again in" in found.message
+    await jobs(served).ListJobs(job_pb2.ListJobsRequest(namespace="other"))
 
 
 async def test_a_server_without_its_clock_ends_the_node(
