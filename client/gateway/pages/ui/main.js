@@ -5,7 +5,7 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./lib/dom.j
 import { startKeys } from "./lib/keys.js";
 import { follow, startLive } from "./lib/live.js";
 import { link, match, place, startRouting } from "./lib/route.js";
-import { startSession } from "./lib/session.js";
+import { session, startSession } from "./lib/session.js";
 import { useStore } from "./lib/store.js";
 import { startClock } from "./lib/time.js";
 import { PAGES } from "./registry.js";
@@ -29,6 +29,8 @@ function Routed() {
   const path = useStore(place, (one) => one.path);
   const ns = useStore(place, (one) => one.params.ns ?? "");
   const [parts, setParts] = useState(new Map());
+  // What is offered follows from who we are.
+  useStore(session, (one) => one.caller);
   const at = find(path);
   useEffect(() => {
     if (!at || parts.has(at.page)) return;

@@ -1,60 +1,60 @@
-// Plots: lines over time (uPlot, fetched when the first one is drawn), bars by minute, a spark.
-import { html, useEffect, useRef } from "../lib/dom.js";
+// Plots: lines over time, and bars by minute. All of them are SVG, in colours of the theme.
+import { html, useEffect, useRef, useState } from "../lib/dom.js";
+import { linePath, roundStep, ticks, under, x as xOf } from "../lib/axis.js";
+import { clockTime } from "../lib/time.js";
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-let loading = null;
-function library() {
-  loading ??= new Promise((done, fail) => {
-    const sheet = document.createElement("link");
-    sheet.rel = "stylesheet";
-    sheet.href = new URL("../vendor/uplot.css", import.meta.url);
-    document.head.append(sheet);
-    import("../vendor/uplot.js").then((part) => done(part.default), fail);
-  });
-  return loading;
+const [LEFT, BELOW, ABOVE] = [44, 16, 6];
+const LABEL_PX = 60;
+
+// As wide as its place is.
+export function useWidth() {
+  const frame = useRef(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const look = () => frame.current && setWidth(Math.max(120, Math.floor(frame.current.clientWidth)));
+    look();
+    const watching = new ResizeObserver(look);
+    watching.observe(frame.current);
+    return () => watching.disconnect();
+  }, []);
+  return [frame, width];
 }
 
-// `series`: [{label, tone, fill?}], `data`: [seconds, values, …], `unit(value)` writes a value.
-export function Plot({ series, data, unit, height = 150, label, range }) {
-  const frame = useRef(null);
-  const held = useRef({ plot: null, data });
-  held.current.data = data;
-  const names = series.map((one) => one.label).join();
-
-  useEffect(() => {
-    let gone = false;
-    const draw = async () => {
-      const UPlot = await library();
-      if (gone || !frame.current) return;
-      held.current.plot?.destroy();
-      const axis = { stroke: colour("soft"), font: "11px system-ui", grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
-      held.current.plot = new UPlot({
-        width: frame.current.clientWidth, height, padding: [8, 8, 0, 0], legend: { show: series.length > 1 }, cursor: { drag: { setScale: false } },
-        scales: { y: { range: range ?? ((_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1]) } },
-        axes: [{ ...axis, space: 70 }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => unit(tick)) }],
-        series: [{ label: "time" }, ...series.map((one) => ({
-          label: one.label, stroke: colour(one.tone), width: 1.5, points: { show: false }, fill: one.fill ? `${colour(one.tone)}22` : undefined,
-          dash: one.dash, value: (_, value) => (value === null || value === undefined ? "–" : unit(value)), spanGaps: false,
-        }))],
-      }, held.current.data, frame.current);
-    };
-    draw();
-    const size = new ResizeObserver(() => frame.current && held.current.plot?.setSize({ width: frame.current.clientWidth, height }));
-    size.observe(frame.current);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", draw);
-    addEventListener("theme", draw);
-    return () => {
-      gone = true;
-      size.disconnect();
-      dark.removeEventListener("change", draw);
-      removeEventListener("theme", draw);
-      held.current.plot?.destroy();
-      held.current.plot = null;
-    };
-  }, [names, height]);
-  useEffect(() => held.current.plot?.setData(data), [data]);
-  return html`<div class="plot" ref=${frame} role="img" aria-label=${label}></div>`;
+// `series`: [{label, tone, fill?, dash?}], `data`: [seconds, values, …], `unit(value)` writes a value.
+export function Plot({ series, data, unit, height = 150, label }) {
+  const [frame, width] = useWidth();
+  const [near, setNear] = useState(null);
+  const [times, ...lines] = data;
+  const most = Math.max(0, ...lines.flat().filter((value) => value !== null && value !== undefined)) || 1;
+  const step = roundStep(most);
+  const top = Math.max(step, most * 1.05);
+  const range = { from: (times[0] ?? 0) * 1_000, to: (times.at(-1) ?? 1) * 1_000 };
+  range.length = Math.max(1, range.to - range.from);
+  const [wide, high] = [Math.max(1, width - LEFT - 4), height - BELOW - ABOVE];
+  const place = (at) => LEFT + xOf(times[at] * 1_000, range, wide);
+  const y = (value) => ABOVE + high - (value / top) * high;
+  const levels = Array.from({ length: Math.floor(top / step) + 1 }, (_, at) => at * step);
+  const look = (event) => {
+    const at = event.clientX - frame.current.getBoundingClientRect().left - LEFT;
+    const wanted = range.from / 1_000 + (at / wide) * (range.length / 1_000);
+    let best = 0;
+    times.forEach((time, index) => { if (Math.abs(time - wanted) < Math.abs(times[best] - wanted)) best = index; });
+    setNear(times.length ? best : null);
+  };
+  const shown = near !== null && near < times.length ? near : null;
+  const value = (line) => line[shown ?? line.length - 1];
+  return html`<div class="plot" ref=${frame}>
+    ${width ? html`<svg width=${width} height=${height} role="img" aria-label=${label} onPointerMove=${look} onPointerLeave=${() => setNear(null)}>
+      ${levels.map((level) => html`<g key=${level}><path class="level" d=${`M${LEFT} ${y(level)}H${width - 4}`} /><text x=${LEFT - 6} y=${y(level) + 4} text-anchor="end">${unit(level)}</text></g>`)}
+      ${times.length > 1 ? ticks(range, wide).at.map((at) => { const left = LEFT + xOf(at, range, wide); return left > LEFT + LABEL_PX / 2 && left < width - LABEL_PX / 2 ? html`<text key=${at} x=${left} y=${height - 3} text-anchor="middle">${clockTime(at).replace(/:00$/, "")}</text>` : ""; }) : ""}
+      ${series.map((one, at) => {
+        const path = linePath(lines[at] ?? [], place, y);
+        return html`<g key=${one.label} class="is-${one.tone}">${one.fill && path ? html`<path class="under" d=${under(path, y(0))} />` : ""}<path class="over" d=${path} stroke-dasharray=${one.dash?.join(" ")} /></g>`;
+      })}
+      ${shown === null ? "" : html`<path class="near" d=${`M${place(shown)} ${ABOVE}V${ABOVE + high}`} />`}
+    </svg>` : ""}
+    ${series.length > 1 ? html`<p class="legend">${shown === null ? "" : html`<span>${clockTime(times[shown] * 1_000)}</span>`}${series.map((one, at) => html`<span class="is-${one.tone}"><svg width="12" height="8" aria-hidden="true"><path class="over" d="M0 4H12" stroke-dasharray=${one.dash?.join(" ")} /></svg>${one.label} ${value(lines[at] ?? []) === null || value(lines[at] ?? []) === undefined ? "–" : unit(value(lines[at]))}</span>`)}</p>` : ""}
+  </div>`;
 }
 
 // Values as bars. `values`: [{value, title, over?, past?}], `limit`: a line at this value.
@@ -66,12 +66,4 @@ export function Bars({ values, limit, label, height = 64 }) {
     ${values.map((one, at) => html`<rect key=${at} class="${one.over ? "over" : ""} ${one.past ? "past" : ""}" x=${at * width} width=${width * 0.8} y=${one.value ? Math.min(y(one.value), height - 2) : height} height=${one.value ? Math.max(2, height - y(one.value)) : 0}><title>${one.title}</title></rect>`)}
     ${limit ? html`<line x1="0" x2="100" y1=${y(limit)} y2=${y(limit)} vector-effect="non-scaling-stroke" />` : ""}
   </svg>`;
-}
-
-export function Spark({ values, label }) {
-  const known = values.filter((value) => value !== null && value !== undefined);
-  const most = Math.max(...known, 0) || 1;
-  const points = values.map((value, at) => (value === null || value === undefined ? null : [(100 * at) / Math.max(1, values.length - 1), 30 - (28 * value) / most]));
-  const path = points.map((point, at) => (point ? `${at && points[at - 1] ? "L" : "M"}${point[0].toFixed(2)} ${point[1].toFixed(2)}` : "")).join("");
-  return html`<svg class="spark" viewBox="0 0 100 32" preserveAspectRatio="none" role="img" aria-label=${label}><path d=${path} /></svg>`;
 }

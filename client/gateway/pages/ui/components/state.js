@@ -26,12 +26,17 @@ const STATES = {
   SKIPPED_DEADLINE: ["triangle", "warn"], SKIPPED_QUOTA: ["triangle", "warn"], TRIGGERED: ["check", "run"],
   LAPSED: ["cross", "warn"], TIMED_OUT: ["cross", "bad"], RELEASED: ["dash", "wait"], NONE: ["ring", "wait"],
   LEADER: ["dot", "ok"], FOLLOWER: ["ring", "ok"], CANDIDATE: ["again", "warn"], LEARNER: ["ring", "run"],
+  LIVE: ["dot", "run", "under way"], STUCK: ["triangle", "warn"], WAITING: ["ring", "wait"],
+  CANNOT_RUN: ["dash", "off", "cannot run"], NOT_REACHED: ["ring", "wait", "not reached"],
   FIRING: ["triangle", "bad"], QUIET: ["check", "ok"], DRAINING: ["pause", "warn"], CONNECTED: ["dot", "ok"],
 };
 
 const bare = (state = "") => state.replace(/^(RUN_STATE|STATE|OUTCOME|END|ROLE)_/, "") || "NONE";
 export const tone = (state) => (STATES[bare(state)] ?? STATES.NONE)[1];
 export const stateWord = (state) => (STATES[bare(state)] ?? [])[2] ?? words(bare(state));
+
+// The shape alone, to be put into a drawing.
+export const glyph = (state) => SHAPES[(STATES[bare(state)] ?? STATES.NONE)[0]];
 
 export function Shape({ state, of, tone: colour }) {
   const [shape, own] = of ? [of, colour ?? "wait"] : (STATES[bare(state)] ?? STATES.NONE);

@@ -1,0 +1,170 @@
+// Who may do what: access tokens, identity providers, secrets of targets, and the audit log.
+import { post, read, write } from "../lib/api.js";
+import { html } from "../lib/dom.js";
+import { many, number, words } from "../lib/format.js";
+import { useList } from "../lib/list.js";
+import { link, namespace, setParams, useParams } from "../lib/route.js";
+import { session } from "../lib/session.js";
+import { durationOf, typedLength } from "../lib/time.js";
+import { Ask } from "./ask.js";
+import { Button, Copy, Id, Labels, Time } from "./bits.js";
+import { Check, Choice } from "./fields.js";
+import { at, Edit, Kept, Lines, NUMBER, Texts, useForm, whole } from "./kept.js";
+import { Empty } from "./notes.js";
+import { filterOf, Search } from "./search.js";
+import { Columns, List } from "./table.js";
+
+const ROLES = [["ROLE_VIEWER", "viewer: looks"], ["ROLE_WORKER", "worker: pulls runs"], ["ROLE_EDITOR", "editor: changes jobs"], ["ROLE_ADMIN", "admin: all"]];
+const soft = (text) => html`<span class="soft">${text}</span>`;
+
+const TOKEN_COLUMNS = [
+  { name: "name", title: "Token", kind: "cut", cell: (one) => html`<strong>${one.name}</strong>` },
+  { name: "role", title: "Role", cell: (one) => html`${words(one.role)}${one.seePayloads ? html` <span class="tag">sees payloads</span>` : ""}` },
+  { name: "where", title: "Namespace", cell: (one) => one.namespace || soft("all") },
+  { name: "expires", title: "Ends", cell: (one) => html`<${Time} at=${one.expireTime} empty="never" />` },
+  { name: "calls", title: "Calls / s", lesser: true, num: true, cell: (one) => (one.callsPerSecond ? number(one.callsPerSecond) : soft("no limit")) },
+  { name: "made", title: "Made", lesser: true, cell: (one) => html`<${Time} at=${one.createTime} />` },
+  { name: "former", title: "Former secret opens until", lesser: true, cell: (one) => html`<${Time} at=${one.formerSecretExpireTime} />` },
+];
+
+function NewToken({ rows, close, done }) {
+  const first = session.get().caller?.kind === "KIND_ANONYMOUS" && !rows?.length;
+  const [form, put] = useForm({ name: "", role: first ? "ROLE_ADMIN" : "ROLE_VIEWER", where: "", payloads: false, expires: "", calls: "" });
+  const lasts = form.expires ? typedLength(form.expires) : 0;
+  const act = async () => {
+    const body = { name: form.name, role: form.role, namespace: form.where, seePayloads: form.payloads, callsPerSecond: Number(form.calls || 0), ...(lasts ? { expireTime: new Date(Date.now() + lasts).toISOString() } : {}) };
+    done(await write("POST", "/v1/accessTokens", { body }));
+  };
+  const fields = [["where", "Namespace", "empty: all of them, and the cluster", "billing"], ["expires", "It ends after", "empty: never", "90d", lasts === undefined ? "a length such as 90d" : ""], ["calls", "Calls a second", "empty: no limit", "", whole(form.calls, 6) ? "" : NUMBER]];
+  return html`<${Edit} what="access token" act=${act} close=${close} ready=${form.name && lasts !== undefined && whole(form.calls, 6)}>
+    ${first ? html`<p class="is-warn">It is the first one: from then on the cluster is closed to everybody who shows none, workers too. So it must be an admin's, for all namespaces and without an end.</p>` : ""}
+    <div class="trio"><${Choice} label="Role" value=${form.role} put=${put("role")} options=${first ? ROLES.slice(3) : ROLES} />
+      <${Texts} form=${form} put=${put} fields=${[["name", "Name", "", "ci"], ...(first ? [] : fields)]} />
+      ${first ? "" : html`<${Check} label="A viewer sees payloads, results and logs" value=${form.payloads} put=${put("payloads")} />`}</div></${Edit}>`;
+}
+
+function Rotate({ of, close, done }) {
+  const [form, put] = useForm({ overlap: "1h" });
+  const size = typedLength(form.overlap);
+  const act = async () => done(await post(`${at("/v1/accessTokens", of.name)}:rotate`, { overlap: durationOf(size) }));
+  return html`<${Ask} title=${`Rotate the token ${of.name}`} yes="Give it another secret" act=${act} close=${close} ready=${size !== undefined}>
+    <div class="trio"><${Texts} form=${form} put=${put} fields=${[["overlap", "The former secret opens for", "at most 30d; 0s: no longer"]]} /></div></${Ask}>`;
+}
+
+const TokenForm = (given) => (given.of ? html`<${Rotate} ...${given} />` : html`<${NewToken} ...${given} />`);
+
+export function Tokens() {
+  const [make, change, remove] = ["Create", "Rotate", "Revoke"].map((verb) => `AccessService/${verb}AccessToken`);
+  const kind = { what: "access token", path: "/v1/accessTokens", rows: "accessTokens", where: "", calls: { make, change, remove }, changing: "Rotate", verb: "Revoke" };
+  const secret = (made, clear) => (made?.secret ? html`<div class="note" data-is="ok" role="status"><h2>The secret of ${made.accessToken?.name}</h2><p><${Copy} text=${made.secret} kind="mono">${made.secret}</${Copy}></p>
+    <p>Copy it now; nobody can show it again. Sent as <code>authorization: Bearer …</code>.</p><${Button} onClick=${clear}>I have it</${Button}></div>` : "");
+  return html`<${Kept} kind=${kind} columns=${TOKEN_COLUMNS} Form=${TokenForm} more=${secret} intro=${soft("Only hashes are kept: a secret is shown once, when it is made.")}
+    gone=${() => "It is not valid from now on; streams and calls that were opened with it end within ten seconds."}
+    none=${html`<${Empty} title="No access tokens: the cluster is open"><p>Everybody who reaches it is an admin. The first token, an admin's, closes it: <code>raftsched token create root --role admin --all-namespaces</code>.</p></${Empty}>`} />`;
+}
+
+const EXAMPLE = { jwt: { issuer: "https://login.example.org", audiences: ["raftsched"] }, rules: [{ claims: [{ claim: ["groups"], values: ["ops"] }], role: "ROLE_EDITOR", namespace: "default" }] };
+
+// "editor in billing if groups is ops".
+function ruleWords(rule) {
+  const claims = (rule.claims ?? []).map((one) => `${(one.claim ?? []).join(".")} is ${(one.values ?? []).join(" or ")}`);
+  return `${words(rule.role)} in ${rule.namespace || "all namespaces"} if ${claims.join(" and ")}`;
+}
+
+const PROVIDER_COLUMNS = [
+  { name: "name", title: "Provider", kind: "cut", cell: (one) => html`<strong>${one.name}</strong>` },
+  { name: "issues", title: "Issues", kind: "cut", cell: (one) => (one.jwt ? html`<span title=${(one.jwt.audiences ?? []).join(", ")}>tokens of ${one.jwt.issuer}</span>` : "certificates of clients") },
+  { name: "rules", title: "The first rule that fits counts", kind: "rest", cell: (one) => html`<span title=${(one.rules ?? []).map(ruleWords).join("\n")}>${one.rules?.length ? ruleWords(one.rules[0]) : "no rule: nobody gets in"}${one.rules?.length > 1 ? ` and ${many(one.rules.length - 1, "more rule")}` : ""}</span>` },
+  { name: "made", title: "Made", lesser: true, cell: (one) => html`<${Time} at=${one.createTime} />` },
+];
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text);
+    return value && typeof value === "object" && !Array.isArray(value) ? { value } : { wrong: "it must be an object: {…}" };
+  } catch (fault) {
+    return { wrong: fault.message };
+  }
+}
+
+function ProviderForm({ of, close, done }) {
+  const { name: _, createTime: __, etag, ...kept } = of ?? {};
+  const [form, put] = useForm({ name: of?.name ?? "", text: JSON.stringify(of ? kept : EXAMPLE, null, 2) });
+  const { value, wrong } = parsed(form.text);
+  const act = async () => done(await write("PUT", at("/v1/identityProviders", form.name), { body: { ...value, name: form.name }, etag }));
+  return html`<${Edit} what="identity provider" of=${of} act=${act} close=${close} ready=${form.name && !wrong}>
+    ${of ? "" : html`<div class="trio"><${Texts} form=${form} put=${put} fields=${[["name", "Name", "", "corp"]]} /></div>`}
+    <${Lines} label="Provider and rules, as the API has them" help="jwt with issuer and audiences, or certificates: {}; rules: claims, role, namespace, seePayloads, callsPerSecond" wrong=${wrong} value=${form.text} put=${put("text")} rows=${16} /></${Edit}>`;
+}
+
+export function Identities() {
+  const put = "IdentityService/PutIdentityProvider";
+  const kind = { what: "identity provider", path: "/v1/identityProviders", rows: "identityProviders", where: "", calls: { make: put, change: put, remove: "IdentityService/DeleteIdentityProvider" } };
+  return html`<${Kept} kind=${kind} columns=${PROVIDER_COLUMNS} Form=${ProviderForm} gone=${() => "Whoever it vouched for is refused from now on; their streams end within ten seconds."}
+    intro=${soft("Whoever shows a token of an issuer, or a client certificate, may do what the first rule that fits says. They are asked only while there are access tokens.")}
+    none=${html`<${Empty} title="No identity providers"><p>Let people sign in by OpenID Connect, or programs by JSON Web Tokens or certificates; also by <code>raftsched identity put -f corp.yaml</code>.</p></${Empty}>`} />`;
+}
+
+const SECRET_COLUMNS = [
+  { name: "name", title: "Secret", kind: "cut", cell: (one) => html`<strong>${one.name}</strong>` },
+  { name: "use", title: "Jobs name it as", cell: (one) => html`<${Copy} text=${`secret://${one.name}`} kind="mono">secret://${one.name}</${Copy}>` },
+  { name: "version", title: "Values so far", num: true, lesser: true, cell: (one) => number(one.valueVersion) },
+  { name: "updated", title: "Present value since", cell: (one) => html`<${Time} at=${one.updateTime} />` },
+  { name: "updater", title: "By", lesser: true, kind: "cut", cell: (one) => one.updater || soft("not known") },
+  { name: "labels", title: "Labels", lesser: true, cell: (one) => html`<${Labels} labels=${one.labels} />` },
+];
+
+function SecretForm({ of, close, done }) {
+  const [form, put] = useForm({ name: of?.name ?? "", value: "" });
+  const act = async () => {
+    const secret = { namespace: namespace(), labels: of?.labels ?? {}, etag: of?.etag ?? "" };
+    done(await write("PUT", at("/v1/secrets", form.name), { body: { secret, value: form.value } }));
+  };
+  return html`<${Edit} what="secret" of=${of} act=${act} close=${close} ready=${form.name && form.value}>
+    ${of ? html`<p>Runs under way get the new value with their next attempt.</p>` : html`<div class="trio"><${Texts} form=${form} put=${put} fields=${[["name", "Name", "", "api-key"]]} /></div>`}
+    <${Lines} label="Value" help="encrypted before it is written anywhere; nobody can show it again" value=${form.value} put=${put("value")} rows=${3} /></${Edit}>`;
+}
+
+export function Secrets() {
+  const put = "SecretService/PutSecret";
+  const kind = { what: "secret", path: "/v1/secrets", rows: "secrets", query: { namespace: namespace() }, calls: { make: put, change: put, remove: "SecretService/DeleteSecret" }, changing: "New value" };
+  return html`<${Kept} kind=${kind} columns=${SECRET_COLUMNS} Form=${SecretForm} intro=${soft("Passwords and keys for headers, metadata and environment of jobs, without standing in the job.")}
+    gone=${() => "A secret that jobs name stays until they do not. Backups of before still have it, encrypted."}
+    none=${html`<${Empty} title="No secrets yet"><p>Make one and write <code>Bearer secret://NAME</code> into a header of a job.</p></${Empty}>`} />`;
+}
+
+const AUDIT_FIELDS = {
+  actor: { help: "who: the name of a token, or issuer#subject" }, method: { help: "the call: method=DeleteJob" },
+  subject: { help: "what about: subject=job/report", sign: ":" }, time: { help: "time>2026-12-01T00:00:00Z", sign: ">" },
+};
+const PAGES = { job: "/jobs", run: "/runs", queue: "/queues", flow: "/flows" };
+const revision = (record) => `${record.revision?.change}.${record.revision?.position ?? 0}`;
+const subject = (record) => {
+  const [kind, ...rest] = (record.subject ?? "").split("/");
+  return PAGES[kind] && rest.length ? html`<a href=${link([PAGES[kind], rest.join("/")])}>${record.subject}</a>` : record.subject;
+};
+const AUDIT_COLUMNS = [
+  { name: "time", title: "When", cell: (record) => html`<${Time} at=${record.time} />` },
+  { name: "actor", title: "Who", kind: "cut", cell: (record) => record.actor || soft("not known") },
+  { name: "method", title: "Did", cell: (record) => record.method },
+  { name: "subject", title: "What", kind: "cut", cell: subject },
+  { name: "change", title: "Change", kind: "rest", lesser: true, cell: (record) => html`<span title=${record.change}>${record.change}</span>` },
+  { name: "revision", title: "Revision", lesser: true, num: true, hidden: true, cell: revision },
+  { name: "request", title: "Request", lesser: true, hidden: true, cell: (record) => record.requestId && html`<${Id} id=${record.requestId} most=${16} />` },
+];
+
+export function Audit() {
+  const { whose } = useParams();
+  const where = whose === "all" ? "" : namespace() || "default";
+  const ask = async ({ filter, pageSize, pageToken }, signal) => {
+    const found = await read("/v1/audit", { namespace: where, filter, pageSize, pageToken }, { signal });
+    return { ...found, rows: found.records ?? [] };
+  };
+  const chip = (word, value) => html`<button type="button" class="chip" aria-pressed=${(value === "all") === (where === "")} onClick=${() => setParams({ whose: value, at: "" })}>${word}</button>`;
+  const list = useList({ name: `audit of ${where}`, ask, idOf: revision, change: () => null, filter: (text) => filterOf(text, "subject") });
+  return html`
+    <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${AUDIT_FIELDS} placeholder="words in what it is about, or actor=ci" label="Filter the audit log" />
+      <div class="chips" role="group" aria-label="Whose">${chip(`Of ${namespace() || "default"}`, "")}${chip("All that I may see", "all")}</div>
+      <${Button} onClick=${list.again}>Look again</${Button}><span class="grow"></span><${Columns} columns=${AUDIT_COLUMNS} /></div>
+    <${List} list=${list} columns=${AUDIT_COLUMNS} idOf=${revision} label="Audit log" none=${html`<${Empty} title="Nothing was changed yet"><p>Every change by anybody is kept here for as long as the namespace says, a year as a rule.</p></${Empty}>`} />`;
+}

@@ -1,0 +1,82 @@
+// Workers: who is there, how busy, with which labels, handlers and version; drain one.
+import { post, read } from "../lib/api.js";
+import { html, useEffect, useState } from "../lib/dom.js";
+import { many, number, percent } from "../lib/format.js";
+import { useList } from "../lib/list.js";
+import { link, namespace, useParams } from "../lib/route.js";
+import { can } from "../lib/session.js";
+import { Ask } from "../components/ask.js";
+import { Button, Copy, Labels, Meter, Time } from "../components/bits.js";
+import { Text } from "../components/fields.js";
+import { Empty } from "../components/notes.js";
+import { filterOf, Search } from "../components/search.js";
+import { State } from "../components/state.js";
+import { Columns, List } from "../components/table.js";
+
+const EVERY_MS = 3_000;
+const STEADY = new Set();
+const SHOWN = 2;
+const FIELDS = { queue: { help: "one that it pulls from" }, "labels.": { help: "labels.zone=eu-1", sign: "" }, draining: { values: ["true", "false"], help: "takes no more" } };
+// Workers of several tenants may have the same id.
+export const workerId = (worker) => `${worker.worker} ${(worker.namespaces ?? []).join()} ${worker.connectTime}`;
+const byQueue = (text) => filterOf(text, "queue");
+
+async function ask({ filter, pageSize, pageToken }, signal) {
+  const found = await read("/v1/workers", { namespace: namespace(), filter, pageSize, pageToken }, { signal, local: true });
+  return { ...found, rows: found.workers ?? [] };
+}
+
+const some = (names = []) => (names.length > SHOWN ? `${names.slice(0, SHOWN).join(", ")} and ${names.length - SHOWN} more` : names.join(", "));
+
+export const workerColumns = (drain) => [
+  { name: "worker", title: "Worker", kind: "cut", cell: (worker) => html`<${Copy} text=${worker.worker} kind="mono">${worker.worker}</${Copy}>` },
+  { name: "state", title: "State", cell: (worker) => html`<${State} state=${worker.draining ? "DRAINING" : "CONNECTED"} />` },
+  { name: "busy", title: "Busy", cell: (worker) => html`<span class="busy"><a href=${link("/runs", { q: `worker="${worker.worker}"` })}>${number(worker.leased)}</a><span class="soft">of ${worker.slots ? number(worker.slots) : "?"}</span>${worker.slots ? html`<${Meter} part=${worker.leased ?? 0} whole=${worker.slots} title=${percent(worker.leased ?? 0, worker.slots)} />` : ""}</span>` },
+  { name: "queues", title: "Queues", kind: "cut", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
+  { name: "labels", title: "Labels", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
+  { name: "handlers", title: "Handlers", kind: "cut", lesser: true, cell: (worker) => html`<span title=${(worker.handlers ?? []).join(", ")}>${(worker.handlers ?? []).length ? some(worker.handlers) : "all"}</span>` },
+  { name: "program", title: "Version", kind: "cut", lesser: true, cell: (worker) => worker.program },
+  { name: "since", title: "Connected", lesser: true, hidden: true, cell: (worker) => html`<${Time} at=${worker.connectTime} />` },
+  { name: "seen", title: "Last word", lesser: true, hidden: true, cell: (worker) => html`<${Time} at=${worker.lastSeenTime} />` },
+  { name: "namespaces", title: "Namespaces", lesser: true, hidden: true, cell: (worker) => (worker.namespaces ?? []).join(", ") },
+  ...(drain ? [{ name: "acts", title: "", num: true, cell: (worker) => !worker.draining && html`<${Button} onClick=${() => drain(worker)}>Drain…</${Button}>` }] : []),
+];
+
+function Drain({ worker, close, done }) {
+  const [reason, setReason] = useState("");
+  const act = async () => {
+    await post(`/v1/workers/${encodeURIComponent(worker.worker)}:drain`, { reason });
+    done();
+  };
+  return html`<${Ask} title=${`Drain the worker ${worker.worker}`} yes="Drain it" act=${act} close=${close}>
+    <p>It finishes the ${many(worker.leased ?? 0, "run")} that it has and takes no more. To let it work again it has to be started anew.</p>
+    <${Text} label="Why, for its log" value=${reason} put=${setReason} placeholder="the machine is replaced" /></${Ask}>`;
+}
+
+function Sum({ rows, whole }) {
+  const slots = rows.reduce((sum, worker) => sum + (worker.slots ?? 0), 0);
+  const busy = rows.reduce((sum, worker) => sum + (worker.leased ?? 0), 0);
+  const versions = new Set(rows.map((worker) => worker.program)).size;
+  const draining = rows.filter((worker) => worker.draining).length;
+  return html`<p class="soft">${whole ? "" : "On this page: "}${many(rows.length, "worker")} · ${many(slots, "slot")}, ${number(busy)} busy (${percent(busy, slots)}) · ${many(versions, "version")}${draining ? ` · ${number(draining)} draining` : ""}</p>`;
+}
+
+export function Page() {
+  const { q = "" } = useParams();
+  const listed = useList({ name: "workers", ask, idOf: workerId, change: () => null, filter: byQueue });
+  const [asking, setAsking] = useState(null);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || listed.again(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [listed.again]);
+  const list = { ...listed, fresh: STEADY };
+  const columns = workerColumns(can("WorkerService/DrainWorker") ? setAsking : null);
+  return html`<div class="page">
+    <div class="page-head"><h1>Workers</h1></div>
+    <div class="bar"><${Search} value=${q} put=${list.setFilter} fields=${FIELDS} placeholder="queue=mail AND labels.zone=eu-1" label="Filter workers" /><span class="grow"></span><${Columns} columns=${columns} /></div>
+    ${asking ? html`<${Drain} key=${workerId(asking)} worker=${asking} close=${() => setAsking(null)} done=${list.again} />` : ""}
+    ${list.rows?.length ? html`<${Sum} rows=${list.rows} whole=${!list.next && !list.at} />` : ""}
+    <${List} list=${list} columns=${columns} idOf=${workerId} label="Workers"
+      none=${html`<${Empty} title="No workers are connected"><p>Runs wait until one pulls from their queue. Start one: <code>Worker("node-1:7400").run()</code> in Python, or <code>raftsched worker</code> for HTTP, gRPC and commands.</p></${Empty}>`} />
+  </div>`;
+}
