@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
+from ..proto import secret_text
 from ..proto.v1 import run_pb2, worker_pb2
 from ..proto.v1.worker_pb2 import Lease, Stop
 from .outcomes import CHECKPOINT_BYTES_MAX, LOG_BYTES_MAX, Cancelled, Released, clean, seconds
+from .redaction import Redaction
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
 T = TypeVar("T")
@@ -30,6 +33,7 @@ WARNING_MAX = 1_024
 CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 LABEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}", re.ASCII)
 LOGGER = logging.getLogger("raftsched.run")
+NO_SECRETS = Redaction(())
 
 
 class Voice(Protocol):
@@ -42,13 +46,15 @@ class Voice(Protocol):
 
     def extend(self, request: worker_pb2.ExtendRequest) -> None: ...
 
+    async def secrets(self, lease: Lease) -> Mapping[str, str]: ...
+
 
 class Context:
     """One attempt. A handler gets it as an argument of this type, or from `current_context()`."""
 
     __slots__ = (
-        "_deadline", "_lease", "_log", "_mark", "_new_labels", "_stop", "_voice", "_warnings",
-        "started", "task",
+        "_deadline", "_lease", "_log", "_mark", "_new_labels", "_redaction", "_stop", "_voice",
+        "_warnings", "secrets", "started", "task",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, voice: Voice) -> None:
@@ -60,6 +66,9 @@ class Context:
         self._deadline: datetime | None = None
         self._new_labels: dict[str, str] | None = None
         self._warnings = ""
+        # For executors: the secrets that the action names, once they were fetched.
+        self.secrets: Mapping[str, str] = {}
+        self._redaction: Redaction | None = None
         # For whoever runs the handler.
         self.started = False
         self.task: asyncio.Task[None] | None = None
@@ -218,6 +227,7 @@ class Context:
 
     def _say(self, **words: Any) -> None:  # noqa: ANN401  # Fields of a message.
         report = worker_pb2.ProgressReport(run=self.run, token=self.token, **words)
+        self.redact(report)
         if self._log is not None:
             report.log_tail = self._log.news()
         self._voice.progress(report)
@@ -234,6 +244,25 @@ class Context:
     def release(self, delay: float | timedelta = 0.0, checkpoint: object = b"") -> NoReturn:
         """Give the run back without counting the attempt; it ends the handler."""
         raise Released(seconds(delay, "delay"), _checkpoint(checkpoint))
+
+    async def fetch_secrets(self) -> None:
+        """For executors: have the secrets that the action names. From now on they are taken out of
+        all that the attempt says."""
+        if not secret_text.names_in(self._lease.action):
+            return
+        self.secrets = await self._voice.secrets(self._lease)
+        self._redaction = Redaction(self.secrets.values())
+        self.log.redaction = self._redaction
+
+    def redact(self, report: Message) -> None:
+        """Take secrets out of a report."""
+        if self._redaction is not None:
+            self._redaction.message(report)
+
+    @property
+    def redaction(self) -> Redaction:
+        """What takes the secrets of this attempt out of texts."""
+        return self._redaction or NO_SECRETS
 
     @property
     def log(self) -> RunLog:
@@ -338,6 +367,9 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
             "token": lease.token,
         }
         self._kept = bytearray()
+        self.redaction = NO_SECRETS
+        # What was kept before was cut off.
+        self._cut = False
         self._changed = False
         self._lock = threading.Lock()
 
@@ -370,13 +402,20 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
         with self._lock:
             self._changed = True
             self._kept += data
-            if len(self._kept) > 4 * LOG_BYTES_MAX:
-                del self._kept[:-LOG_BYTES_MAX]
+            # A secret that is under way is kept whole.
+            most = max(LOG_BYTES_MAX, self.redaction.longest)
+            if len(self._kept) > 4 * most:
+                self._kept = bytearray(self.redaction.data(bytes(self._kept), front=self._cut))
+                self._cut = self._cut or len(self._kept) > most
+                del self._kept[:-most]
 
     @property
     def tail(self) -> bytes:
         with self._lock:
-            return bytes(self._kept[-LOG_BYTES_MAX:])
+            if not self.redaction.longest:
+                return bytes(self._kept[-LOG_BYTES_MAX:])
+            said = self.redaction.data(bytes(self._kept), front=self._cut, end=True)
+            return said[-LOG_BYTES_MAX:]
 
     def news(self) -> bytes:
         """The tail, if it is another than last time; empty otherwise."""

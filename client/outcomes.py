@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from asyncio import CancelledError
+from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Final
@@ -129,14 +130,19 @@ def _payload(value: object) -> common_pb2.Payload:
         ) from error
 
 
-def failure(lease: Lease, error: BaseException, log_tail: bytes = b"") -> Result:
+def failure(
+    lease: Lease, error: BaseException, log_tail: bytes = b"",
+    redact: Callable[[str], str] = str,
+) -> Result:  # fmt: skip
     """Report what a handler raised, other than a wish to stop."""
     kind = error.kind if isinstance(error, AttemptFailed) else ""
+    # Before it is cut: a part of a secret would not be known for one.
+    words, trace = redact(_words(error)), "" if _is_our_word(error) else redact(_trace(error))
     end = worker_pb2.Failure(
         error=run_pb2.RunError(
             kind=clean(kind or type(error).__name__)[:KIND_MAX],
-            message=clean(_words(error))[:MESSAGE_MAX],
-            trace="" if _is_our_word(error) else _middle_cut(clean(_trace(error)), TRACE_MAX),
+            message=clean(words)[:MESSAGE_MAX],
+            trace=_middle_cut(clean(trace), TRACE_MAX),
         ),
         fatal=isinstance(error, FATAL),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ from .context import Context, enter
 from .outcomes import STOPPED, PermanentError, Released
 from .session import Session, merged
 from .threads import Mailbox, Threads
+
+FetchSecrets = Callable[[Lease], Awaitable[Mapping[str, str]]]
 
 
 class Runnable(Protocol):
@@ -41,9 +43,12 @@ class Runner:
         changed: Callable[[], object],
         failed: Callable[[BaseException], None],
         threads: int,
+        secrets: FetchSecrets,
     ) -> None:
         self._runnables = runnables
         self._session = session
+        # Asks the cluster for the secrets of a lease.
+        self._secrets = secrets
         # Called when there may be something to say.
         self._changed = changed
         # Called when something of ours is broken, which must not pass in silence.
@@ -158,6 +163,10 @@ class Runner:
             self._extensions[request.token] = request
         self._words_wait()
 
+    async def secrets(self, lease: Lease) -> Mapping[str, str]:
+        """Of Voice."""
+        return await self._secrets(lease)
+
     def _words_wait(self) -> None:
         """Words of threads gather until the loop comes by; there is one of each kind a handler."""
         if threading.get_ident() == self._home:
@@ -212,6 +221,7 @@ def _noted(context: Context, result: Result) -> Result:
         result.notes.labels.update(context.new_labels)
     if context.warning and result.HasField("success"):
         result.notes.warning = context.warning
+    context.redact(result)
     return result
 
 
@@ -223,4 +233,4 @@ def _end(context: Context, error: BaseException) -> Result:
         if context.stop_kind == Stop.KIND_CANCEL:
             return outcomes.cancelled(lease, context.stop_reason, tail)
         return outcomes.given_back(lease, log_tail=tail)
-    return outcomes.failure(lease, error, tail)
+    return outcomes.failure(lease, error, tail, context.redaction.text)

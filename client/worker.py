@@ -20,6 +20,7 @@ from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
 from .executors.executor import Executor
 from .handlers import Handler
+from .lease_secrets import LeaseSecrets
 from .links import Tls
 from .runner import Runnable, Runner
 from .session import LEASES_MAX, Session
@@ -196,14 +197,19 @@ class _Service:
     """A worker while it serves."""
 
     def __init__(self, worker: Worker, client: AsyncClient, session: Session) -> None:
-        self._worker = worker
+        self._worker, self._client = worker, client
         self._session = session
         self._streams = Streams(client, session)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self, threads: int) -> None:
         self._runner = Runner(
-            self._worker._runnables, self._session, self._streams.changed, self._fail, threads
+            self._worker._runnables,
+            self._session,
+            self._streams.changed,
+            self._fail,
+            threads,
+            LeaseSecrets(self._client, lambda: self._worker.id).fetch,
         )
         self._streams.attach(self._runner)
         always: list[asyncio.Future[None]] = [

@@ -180,6 +180,7 @@ def check(file: Path | None, **flags: str | None) -> None:
     Examples:
       raftsched node config check --config node.toml
     """
+    from .node.secret_keys import KeysWrong, SecretKeys
     from .ops import tls
 
     loaded = read_config(file, flags)
@@ -188,6 +189,10 @@ def check(file: Path | None, **flags: str | None) -> None:
         tls.server(loaded.config)
     except ConfigWrong as error:
         refuse(NodeExit.CONFIG, error.faults)
+    try:
+        SecretKeys(loaded.config.secrets.key_file, loaded.config.secrets.key_command)
+    except KeysWrong as error:
+        refuse(NodeExit.CONFIG, [str(error)])
     certificates = tls.faults(loaded.config)
     if certificates:
         refuse(NodeExit.CONFIG, certificates)

@@ -21,7 +21,7 @@ from .v1 import error_pb2, options_pb2
 # The files that have calls.
 FILES = (
     "access", "alert", "calendar", "cluster", "dead_letter", "event", "flow", "identity", "job",
-    "namespace", "queue", "run", "worker",
+    "namespace", "queue", "run", "secret", "worker",
 )  # fmt: skip
 # What holds where an option says nothing.
 REQUEST_BYTES = 256 << 10

@@ -15,6 +15,7 @@ from ..proto.v1 import (
     namespace_pb2,
     queue_pb2,
     run_pb2,
+    secret_pb2,
     worker_pb2,
 )
 from .calls import (
@@ -51,16 +52,27 @@ from .model.request import (
     Observe,
     Repair,
     Report,
+    ResealSecrets,
+    ResolveSecrets,
     Resume,
     RotateToken,
     SealStage,
     SetAside,
     SetTime,
     StagePiece,
+    StoreSecret,
 )
-from .runs import attempts, grants, leases, reports, set_aside
+from .runs import attempts, grants, leased_secrets, leases, reports, set_aside
 from .selfcheck import verify
-from .tenants import access, calendars, namespaces, own_alerts, providers, queues
+from .tenants import (
+    access,
+    calendars,
+    namespaces,
+    own_alerts,
+    providers,
+    queues,
+    target_secrets,
+)
 
 Rule = Callable[[Any, Any, str], object]
 
@@ -82,6 +94,9 @@ RULES: dict[type, Rule] = {
     CreateToken: access.create,
     RotateToken: access.rotate,
     NoteUses: access.note_uses,
+    StoreSecret: target_secrets.store,
+    ResealSecrets: target_secrets.reseal,
+    ResolveSecrets: leased_secrets.resolve,
     SetTime: set_time.set_time,
     StagePiece: staging.stage,
     SealStage: staging.seal,
@@ -128,4 +143,5 @@ RULES: dict[type, Rule] = {
     access_pb2.RevokeAccessTokenRequest: access.revoke,
     identity_pb2.PutIdentityProviderRequest: providers.put,
     identity_pb2.DeleteIdentityProviderRequest: providers.delete,
+    secret_pb2.DeleteSecretRequest: target_secrets.delete,
 }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .identity import AsyncIdentityProviders
     from .jobs import AsyncJobs
     from .runs import AsyncRuns
+    from .secret import AsyncSecrets
     from .settings import AsyncCalendars, AsyncNamespaces, AsyncQueues
 
 
@@ -105,6 +106,13 @@ class AsyncServices:
         from .identity import AsyncIdentityProviders
 
         return AsyncIdentityProviders(self._self())
+
+    @cached_property
+    def secrets(self) -> AsyncSecrets:
+        """Secrets for the targets of jobs."""
+        from .secret import AsyncSecrets
+
+        return AsyncSecrets(self._self())
 
     @cached_property
     def alerts(self) -> AsyncAlerts:

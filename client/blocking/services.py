@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .identity import IdentityProviders
     from .jobs import Jobs
     from .runs import Runs
+    from .secret import Secrets
     from .settings import Calendars, Namespaces, Queues
 
 
@@ -106,6 +107,13 @@ class Services:
         from .identity import IdentityProviders
 
         return IdentityProviders(self._self())
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Secrets for the targets of jobs."""
+        from .secret import Secrets
+
+        return Secrets(self._self())
 
     @cached_property
     def alerts(self) -> Alerts:

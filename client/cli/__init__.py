@@ -12,7 +12,9 @@ import click
 
 from .lazy import CommandEntry, Root
 
-EPILOG = "Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."
+HELP = """\b
+Schedule jobs on a Raft cluster: nothing lost, nothing doubled, no database.
+Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."""
 EXAMPLES = ("raftsched job create report --cron '0 9 * * *' --handler build-report",)
 
 # What is typed: where it is, and its line on the root's help page. What is not installed is not
@@ -32,6 +34,7 @@ COMMANDS = {
     "identity": CommandEntry(
         ".identity:identity", "Identity providers: who else vouches for callers."
     ),
+    "secret": CommandEntry(".secret:secret", "Secrets for targets of jobs, shown to nobody."),
     "worker": CommandEntry(".worker:worker", "Workers: list, drain, run one."),
     "watch": CommandEntry(".watch:watch", "Follow what happens, as it happens."),
     "top": CommandEntry(".top:top", "The cluster at a glance, drawn again each second."),
@@ -60,8 +63,7 @@ main = Root(
     "raftsched",
     table=COMMANDS,
     examples=EXAMPLES,
-    epilog=EPILOG,
-    help="Schedule jobs on a Raft cluster: nothing lost, nothing doubled, no database.",
+    help=HELP,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "RAFTSCHED",

@@ -275,12 +275,25 @@ def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[CheckResult]:
         verdict = "ok" if len(values) <= 1 else "warning"
         yield CheckResult(name, verdict, ", ".join(sorted(values)) or "not known",
                       "upgrade the older ones")  # fmt: skip
+    yield keys_of(first)
     skews = [abs(node.clock_skew.ToMilliseconds()) for node in first.nodes]
     worst = max(skews, default=0)
     yield CheckResult("clocks of nodes", "ok" if worst <= SKEW_GOOD_MS else "wrong",
                   f"at most {rough_text(worst)} apart", "let NTP set their clocks")  # fmt: skip
     for problem in dict.fromkeys(problem for status in seen for problem in status.problems):
         yield CheckResult("problem", "wrong", problem, "raftsched cluster status")
+
+
+def keys_of(status: cluster_pb2.ClusterStatus) -> CheckResult:
+    """Whether whoever leads next could open the secrets too; keys are compared by their ids."""
+    found = {node.name: tuple(node.key_ids) for node in status.nodes if node.version}
+    if not any(found.values()):
+        return CheckResult("keys for secrets", "ok", "none; nodes keep no secrets for targets")
+    if len(set(found.values())) <= 1:
+        return CheckResult("keys for secrets", "ok", ", ".join(next(iter(found.values()))))
+    text = "; ".join(f"{name}: {', '.join(ids) or 'none'}" for name, ids in sorted(found.items()))
+    then = "the same [secrets] key_file on all nodes, the same key first"
+    return CheckResult("keys for secrets", "warning", f"they differ: {text}", then)
 
 
 def clock(client: Client) -> CheckResult:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...proto.v1 import queue_pb2 as queue_pb2
     from ...proto.v1 import run_pb2 as run_pb2
     from ...proto.v1 import schedule_pb2 as schedule_pb2
+    from ...proto.v1 import secret_pb2 as secret_pb2
     from ...proto.v1 import worker_pb2 as worker_pb2
 
 

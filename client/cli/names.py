@@ -125,6 +125,12 @@ def _providers(namespace: str, begin: str) -> tuple[Message, str]:
     return identity_pb2.ListIdentityProvidersRequest(page_size=1000), "identity_providers"
 
 
+def _secrets(namespace: str, begin: str) -> tuple[Message, str]:
+    from .messages import secret_pb2
+
+    return secret_pb2.ListSecretsRequest(namespace=namespace, page_size=1000), "secrets"
+
+
 JOB = Name("job", _jobs)
 RUN = Name("run", _runs)
 DEAD = Name("run", _dead)
@@ -137,3 +143,4 @@ NODE = Name("node", _nodes)
 ALERT = Name("alert", _alerts)
 TOKEN = Name("token", _tokens)
 PROVIDER = Name("provider", _providers)
+SECRET = Name("secret", _secrets)

@@ -46,6 +46,8 @@ THEN: Mapping[str, str] = {
     "ALERT_NOT_FOUND": "raftsched alert list\nraftsched alert list --cluster",
     "ACCESS_TOKEN_NOT_FOUND": "raftsched token list",
     "NODE_NOT_FOUND": "raftsched cluster status",
+    "SECRET_NOT_FOUND": "raftsched secret list\nraftsched secret put {secret}",
+    "SECRET_KEY_MISSING": "raftsched node config check on {node}\nraftsched cluster status -o wide",
     "JOB_EXISTS": "raftsched job get {job}\nraftsched job update {job} ...",
     "UNIQUE_KEY_TAKEN": "raftsched run get {run}",
     "REQUEST_ID_REUSED": "the same without --request-id, or with a fresh one",

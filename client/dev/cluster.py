@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
+import secrets
 import signal
 import sys
 import termios
@@ -23,6 +25,7 @@ from .screen import Screen, welcome
 START_S = 30.0
 CALL_S = 5.0
 LOOK_S = 0.05
+KEY_FILE = "secret-keys"
 # The journal in small pieces: a fresh node allocates four, and nobody keeps millions of runs here.
 # A worker that was killed is noticed while somebody watches.
 SETTINGS = (
@@ -41,7 +44,8 @@ class DevCluster:
     def __init__(self, folder: Path, ports: Ports, where: str) -> None:
         self.ports, self.where = ports, where
         self.screen = Screen(ports.names)
-        nodes = NodeProcesses(folder, ports.addresses, settings=SETTINGS)
+        keys = ("--secrets-key-file", str(key_file(folder)))
+        nodes = NodeProcesses(folder, ports.addresses, settings=(*SETTINGS, *keys))
         self.nodes = {node.name: Child(node, self.screen.of) for node in nodes}
         example = Process(
             "worker", ["raftsched.client.dev.example", ports.endpoints], folder / "worker.log"
@@ -162,6 +166,20 @@ class DevCluster:
         self.screen.line("stopping")
         await asyncio.gather(self.worker.stop(), self.gateway.stop())
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+
+
+def key_file(folder: Path) -> Path:
+    """The key under which the nodes encrypt secrets, for the eyes of their owner alone; made at the
+    first start."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, new = folder / KEY_FILE, folder / f"{KEY_FILE}.new"
+    if not file.exists():
+        new.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(new, flags, 0o600), "w") as opened:
+            opened.write(base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+        new.replace(file)
+    return file
 
 
 def gateway(ports: Ports, folder: Path) -> Process:

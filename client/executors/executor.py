@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import ClassVar
 
+from ...proto import secret_text
 from ...proto.v1.common_pb2 import Payload
 from ..context import Context
-from ..outcomes import CONTENT_TYPE_MAX, PAYLOAD_BYTES_MAX
+from ..outcomes import CONTENT_TYPE_MAX, PAYLOAD_BYTES_MAX, PermanentError
 
 # How long a call may take that has no deadline of its own.
 TIMEOUT_S = 300.0
@@ -34,12 +35,16 @@ class Executor:
 
     async def _invoke(self, context: Context) -> object:
         if not context.lease.HasField("heartbeat_timeout"):
-            return await self.execute(context)
+            return await self._carry_out(context)
         beating = asyncio.create_task(_beat(context))
         try:
-            return await self.execute(context)
+            return await self._carry_out(context)
         finally:
             beating.cancel()
+
+    async def _carry_out(self, context: Context) -> object:
+        await context.fetch_secrets()
+        return await self.execute(context)
 
     async def execute(self, context: Context) -> object:
         """Do it; what comes back is the run's result."""
@@ -79,6 +84,23 @@ def headers(context: Context) -> dict[str, str]:
     ours = {f"Raftsched-{name}": text for name, text in facts(context).items()}
     run = {"Idempotency-Key": context.run, "Raftsched-Run": context.run}
     return {**run, **ours, **context.trace_context}
+
+
+def with_secrets(
+    context: Context, texts: Mapping[str, str], fits: Callable[[str], bool], what: str
+) -> dict[str, str]:
+    """Texts of an action with the secrets that they name; each must be one that can be sent."""
+    if not context.secrets:
+        return dict(texts)
+    made = secret_text.filled(texts, context.secrets)
+    for name, text in made.items():
+        if text != texts[name] and not fits(text):
+            secrets = ", ".join(secret_text.NAMED.findall(texts[name]))
+            raise PermanentError(
+                f"{name} cannot hold the value of the secret {secrets}: {what}",
+                kind="secret.value",
+            )
+    return made
 
 
 def result_of(context: Context, data: bytes, content_type: str, size: int) -> Payload | None:

@@ -9,7 +9,7 @@ from ..context import Context
 from ..links import OPTIONS, Tls, failure_of
 from ..outcomes import AttemptFailed, PermanentError, RetryLater
 from . import executor
-from .executor import TIMEOUT_S, Executor, result_of
+from .executor import TIMEOUT_S, Executor, result_of, with_secrets
 
 CHANNELS_MAX = 64
 
@@ -91,5 +91,9 @@ class GrpcExecutor(Executor):
 
 def _metadata(context: Context) -> tuple[tuple[str, str], ...]:
     ours = {name.lower(): text for name, text in executor.headers(context).items()}
-    given = {name.lower(): text for name, text in context.lease.action.grpc.metadata.items()}
+    texts = with_secrets(
+        context, context.lease.action.grpc.metadata,
+        lambda text: text.isascii() and text.isprintable(), "metadata is printable ASCII",
+    )  # fmt: skip
+    given = {name.lower(): text for name, text in texts.items()}
     return tuple({**given, **ours}.items())

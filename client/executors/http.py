@@ -13,7 +13,7 @@ from ...proto.v1.job_pb2 import HttpAction
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError, RetryLater
 from . import executor
-from .executor import TIMEOUT_S, Executor, result_of
+from .executor import TIMEOUT_S, Executor, result_of, with_secrets
 
 if TYPE_CHECKING:
     import aiohttp
@@ -73,7 +73,8 @@ class HttpExecutor(Executor):
         ) as response:
             body = await _body(response)
             if not _expected(response.status, action):
-                raise _refusal(what, response, body)
+                words = context.redaction.data(body, end=True)[:WORDS_MAX]
+                raise _refusal(what, response, words)
             content_type = response.headers.get("Content-Type", "")
             return result_of(context, body[:PAYLOAD_BYTES_MAX], content_type, len(body))
 
@@ -104,7 +105,11 @@ def bare(url: str) -> str:
 def _headers(context: Context, action: HttpAction) -> dict[str, str]:
     ours = executor.headers(context)
     names = {name.lower() for name in ours}
-    headers = {name: text for name, text in action.headers.items() if name.lower() not in names}
+    given = with_secrets(
+        context, action.headers, lambda text: not any(sign in text for sign in "\r\n\0"),
+        "a header has no line end",
+    )  # fmt: skip
+    headers = {name: text for name, text in given.items() if name.lower() not in names}
     content_type = context.lease.payload.content_type
     if content_type and "content-type" not in {name.lower() for name in headers}:
         headers["Content-Type"] = content_type
@@ -128,7 +133,7 @@ def _expected(status: int, action: HttpAction) -> bool:
 
 
 def _refusal(what: str, response: aiohttp.ClientResponse, body: bytes) -> AttemptFailed:
-    words = body[:WORDS_MAX].decode("utf-8", "replace")
+    words = body.decode("utf-8", "replace")
     message = f"{what}: {response.status} {response.reason or ''}: {words}".rstrip(": ")
     kind = f"http.{response.status}"
     after = _retry_after(response.headers.get("Retry-After", ""))

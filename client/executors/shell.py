@@ -14,7 +14,7 @@ from ...proto.v1.job_pb2 import ShellAction
 from ...proto.v1.worker_pb2 import Stop
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError
-from .executor import Executor, facts, result_of
+from .executor import Executor, facts, result_of, with_secrets
 
 TIMEOUT_S = 3_600.0
 GRACE_S = 5.0
@@ -125,7 +125,8 @@ class ShellExecutor(Executor):
     ) -> object:
         reading = asyncio.gather(
             output.read(context, PAYLOAD_BYTES_MAX + 1),
-            error_words.read(context, WORDS_MAX, last=True),
+            # Of a secret that was cut in two nobody would know the second half.
+            error_words.read(context, WORDS_MAX + context.redaction.longest, last=True),
         )
         limit = self.timeout_s(context)
         try:
@@ -143,9 +144,9 @@ class ShellExecutor(Executor):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reading, LEFTOVERS_S)
         if code in context.lease.action.shell.warning_exit_codes:
-            context.warn(_said(code, bytes(error_words.kept)))
+            context.warn(_said(code, _end_of(context, error_words)))
         elif code != 0:
-            raise _failed(code, bytes(error_words.kept))
+            raise _failed(code, _end_of(context, error_words))
         return result_of(context, bytes(output.kept), _kind(output.kept), len(output.kept))
 
     async def _end(self, process: Process, grace: float) -> None:
@@ -170,7 +171,10 @@ def _environment(context: Context) -> dict[str, str]:
         for name, text in facts(context).items()
     }
     trace = {name.upper(): text for name, text in context.trace_context.items()}
-    given = context.lease.action.shell.environment
+    given = with_secrets(
+        context, context.lease.action.shell.environment, lambda text: "\0" not in text,
+        "a variable has no zero character",
+    )  # fmt: skip
     return {**given, **trace, **ours, "RAFTSCHED_RUN": context.run}
 
 
@@ -185,6 +189,8 @@ class _Pipe:
 
     def __init__(self, reader: asyncio.StreamReader, writing: int) -> None:
         self.kept = bytearray()
+        # What it wrote first is not there any more.
+        self.was_cut = False
         self.writing = writing
         self._reader = reader
 
@@ -199,7 +205,8 @@ class _Pipe:
         while chunk := await self._reader.read(CHUNK):
             context.log.write(chunk)
             kept += chunk if last else chunk[: maximum - len(kept)]
-            if last:
+            if last and len(kept) > maximum:
+                self.was_cut = True
                 del kept[:-maximum]
 
 
@@ -221,6 +228,12 @@ def _kind(output: bytearray) -> str:
     except UnicodeDecodeError:
         return "application/octet-stream"
     return "text/plain; charset=utf-8"
+
+
+def _end_of(context: Context, pipe: _Pipe) -> bytes:
+    """What a command wrote last, without secrets."""
+    words = context.redaction.data(bytes(pipe.kept), front=pipe.was_cut, end=True)
+    return words[-WORDS_MAX:]
 
 
 def _said(code: int, words: bytes) -> str:

@@ -43,6 +43,10 @@ TEXTS = {
 }
 
 
+# Of a secret that is none.
+UNSAID = "it is no text; write it between double quotes (what it is is not repeated here)"
+
+
 class Wrong(ValueError):
     """One value is not what its field takes; the words say what to write instead."""
 
@@ -93,7 +97,7 @@ class Reader:
                 inner.SetInParent()
                 self._message(inner, value, path)
         except Wrong as wrong:
-            self.note(path, str(wrong))
+            self.note(path, UNSAID if is_secret(field) else str(wrong))
 
     def _put_map(self, message: Message, field: FieldDescriptor, value: Any, path: str) -> None:
         if not isinstance(value, Mapping):
@@ -143,6 +147,8 @@ class Reader:
         field = names(message.DESCRIPTOR).get(last)
         if field is None:
             self.note(path, unknown(last, message.DESCRIPTOR))
+        elif is_secret(field):
+            self.note(path, "addresses are kept in logs; send it in the body")
         elif is_map(field) or (field.message_type is not None and not is_text(field)):
             self.note(path, "a query holds no message; send it in the body, or field by field")
         elif field.is_repeated:
@@ -184,6 +190,11 @@ def below(path: str, name: str) -> str:
 
 def is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def is_secret(field: FieldDescriptor) -> bool:
+    """Whether its value is for whoever it is meant for alone, as the contract marks it."""
+    return bool(field.GetOptions().debug_redact)
 
 
 def is_text(field: FieldDescriptor) -> bool:

@@ -26,7 +26,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from ...proto.contract import reasons
 from ...proto.v1 import options_pb2
 from . import plain
-from .fields import TEXTS, is_map, is_text
+from .fields import TEXTS, is_map, is_secret, is_text
 from .manners import EVENTS, LINES, creates
 from .problems import JSON, PROBLEM
 from .routes import Binding
@@ -251,6 +251,8 @@ class Schemas:
             others = ", ".join(one.json_name for one in choice.fields if one is not field)
             told = f"{told} Instead of {others}.".strip()
         made = self.value(field) | {"description": told}
+        if is_secret(field):
+            return made | {"writeOnly": True}
         return made | {"readOnly": True} if told.startswith(OUTPUT) else made
 
     def _enum(self, kind: EnumDescriptor) -> Json:

@@ -116,6 +116,8 @@ class Attempt:
     # The labels of the run, and where it belongs in a trace (traceparent, tracestate).
     labels: Mapping[str, str] = field(default_factory=dict)
     trace_context: Mapping[str, str] = field(default_factory=dict)
+    # The secrets that the action of an executor names.
+    secrets: Mapping[str, str] = field(default_factory=dict)
     # Whether the worker is about to stop; may be changed while the handler runs.
     draining: bool = False
 
@@ -244,6 +246,9 @@ class _Ear:
 
     def extend(self, request: worker_pb2.ExtendRequest) -> None:
         self._attempt.extensions.append(request.by.ToMilliseconds() / 1000)
+
+    async def secrets(self, lease: Lease) -> Mapping[str, str]:
+        return self._attempt.secrets
 
 
 Invoke = Callable[[Context], Any]

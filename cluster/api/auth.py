@@ -41,6 +41,8 @@ Token = access_pb2.AccessToken
 WorkerHello = worker_pb2.WorkerHello
 # Each word of theirs is answered by itself.
 JUDGED_ALONE = worker_pb2.HeartbeatRequest | worker_pb2.ReportResultsRequest
+# They say which worker they are of.
+OF_WORKERS = WorkerHello | JUDGED_ALONE | worker_pb2.ResolveSecretsRequest
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
 CREATE = "AccessService/CreateAccessToken"
@@ -343,9 +345,7 @@ class AccessCheck:
         """Let a request say which worker it is about, in place of the id that others may have."""
         if isinstance(request, worker_pb2.LeaseRequest):
             request = request.hello
-        if isinstance(
-            request, WorkerHello | worker_pb2.HeartbeatRequest | worker_pb2.ReportResultsRequest
-        ):
+        if isinstance(request, OF_WORKERS):
             request.worker = name_of(self.node, token.namespace, request.worker)
 
     def _now_ms(self) -> int:

@@ -90,6 +90,7 @@ class StatusView:
             shown.version, shown.zone_edition = self.node.spec.version, ZONE_EDITION
             shown.feature_level, shown.build = FEATURE_LEVEL, build.build()
             shown.serving = self.node.serves
+            shown.key_ids.extend(self.node.secret_keys.ids)
         else:
             leads = name == self.node.leader_name
             shown.role = Shown.ROLE_LEADER if leads else Shown.ROLE_FOLLOWER
@@ -100,6 +101,7 @@ class StatusView:
             shown.version, shown.zone_edition = about.version, about.zone_edition
             shown.feature_level, shown.serving = about.feature_level, about.serving
             shown.build = about.build
+            shown.key_ids.extend(about.key_ids)
             shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
         return shown
 

@@ -11,6 +11,7 @@ from ...proto.v1 import common_pb2
 from ...statemachine.core.rejection import Refused
 from ..node.event_feed import AppliedState, EntryLog
 from ..node.leader_loop import Leader
+from ..node.secret_keys import SecretKeys
 from ..node.worker_sessions import WorkerSessions
 
 
@@ -71,6 +72,14 @@ class NodePort(Protocol):
 
     def knows(self, level: int) -> bool:
         """No member is known to be of a version before that feature level."""
+
+    @property
+    def secret_keys(self) -> SecretKeys:
+        """The keys for secrets that it has."""
+
+    @property
+    def lacks_key(self) -> Callable[[str], str]:
+        """The name of a node that was heard lately and lacks the key of an id; empty if none."""
 
     @property
     def needs_token(self) -> bool:

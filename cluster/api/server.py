@@ -41,6 +41,7 @@ from .node_port import NodePort
 from .observer import Nobody, Observer
 from .rates import CallRates
 from .refused import RefusedCalls
+from .secret_calls import SecretCalls
 from .strangers import Strangers
 from .streaming import Follow, ServerStreams
 from .unary import Calls, OwnCall
@@ -134,6 +135,7 @@ class Server:
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             **AccessCalls(node).calls(),
+            **SecretCalls(node).calls(),
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }

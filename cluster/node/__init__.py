@@ -25,6 +25,7 @@ Others may use:
 * removal: the note that the cluster removed this node.
 * replacement: what takes the place of the state when a backup is put back.
 * restoring: puts it there, while the node runs.
+* secret_keys: the keys under which secrets for targets are encrypted.
 * troubles: what was set aside or failed while this node led.
 * virtual_time: the clock of tests.
 * worker_session: one worker as the leader knows it.

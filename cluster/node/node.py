@@ -81,7 +81,9 @@ class Node:
         self.consensus = ConsensusView(self.driver)
         self.damage.watch(self.disk, self.replica, self.driver, self.consensus)
         self.clock = spec.virtual or SteadyClock(spec.wall_ms, spec.seconds)
-        self.directory = PeerDirectory(spec.name, self.replica, spec.wall_ms, spec.seconds)
+        clocks = spec.wall_ms, spec.seconds
+        self.directory = PeerDirectory(spec.name, self.replica, *clocks, spec.secret_keys)
+        self.secret_keys, self.lacks_key = spec.secret_keys, self.directory.lacks_key
         self.bootstrap = Bootstrap(spec.folder)
         self._make_loop()
         self._make_watches()
@@ -103,13 +105,12 @@ class Node:
             self.leader, self.driver, self.clock.now_ms, self.fail, self._after_turn,
             0.0 if is_virtual else MIN_CHANGE_INTERVAL,
         )  # fmt: skip
-        self._whereabouts = Whereabouts(spec, self.consensus, self.leader, self.directory)
-        self.driver.on_leader_change(self._whereabouts.changed)
+        self._whereabouts = where = Whereabouts(spec, self.consensus, self.leader, self.directory)
+        self.driver.on_leader_change(where.changed)
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._zones = Ahead(self._readers)
         self._writes = NodeWrites(self.leader, self._zones, self.clock.now_ms)
-        where, readers = self._whereabouts, self._readers
-        self._reads = NodeReads(self.driver, self.leader, self.clock, readers, where)
+        self._reads = NodeReads(self.driver, self.leader, self.clock, self._readers, where)
 
     def _make_watches(self) -> None:
         """What looks now and then."""
@@ -158,9 +159,8 @@ class Node:
         await self.driver.stop()
         if self.leads:
             self.leader.lost()
-        await self._loop.run_in_executor(None, self._readers.close)
-        await self._loop.run_in_executor(None, self.restores.close)
-        await self._loop.run_in_executor(None, self.damage.stop)
+        for close in (self._readers.close, self.restores.close, self.damage.stop):
+            await self._loop.run_in_executor(None, close)
         if self.replica.close() and not (self.ended.done() and self.ended.exception()):
             self.damage.stopped_in_order()
         self.disk.close()

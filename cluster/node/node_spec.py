@@ -16,6 +16,7 @@ from ..raft.port import RaftSettings
 from .applier import RENEWING
 from .limits import HEARTBEAT_MS
 from .loop_steps import LoopSteps
+from .secret_keys import SecretKeys
 from .virtual_time import VirtualClock
 
 
@@ -45,6 +46,8 @@ class NodeSpec:
     skew_max_ms: int = 1_000
     cache_bytes: int = CACHE_BYTES
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    # Under which secrets for targets are encrypted.
+    secret_keys: SecretKeys = field(default_factory=SecretKeys)
     settings: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalLimits = field(default_factory=JournalLimits)
     scrub_rate: int = 8 << 20  # Bytes a second that are read again in the background.

@@ -20,11 +20,12 @@ import msgspec
 from ...statemachine.model.record import MetaRecord
 from . import build
 from .applier import Applied
+from .secret_keys import SecretKeys, differing
 
 logger = logging.getLogger(__name__)
 
 # 2: the time of the state may be set back. 3: a worker is known by its tenant as well. 4: a backup
-# may take the place of the state, and identity providers.
+# may take the place of the state, identity providers, and secrets for targets.
 FEATURE_LEVEL = 4
 FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
@@ -64,6 +65,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     tokens_used: tuple[str, ...] = ()
     # The backup it has made ready to take the place of the state (`Preparing.said`).
     stage: str = ""
+    # Ids of the keys for secrets that it has; under the first it encrypts.
+    key_ids: tuple[str, ...] = ()
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -72,10 +75,12 @@ class PeerDirectory:
     """The other nodes, as they told of themselves."""
 
     def __init__(
-        self, name: str, replica: Applied, wall_ms: Callable[[], int], seconds: Callable[[], float]
-    ) -> None:
+        self, name: str, replica: Applied, wall_ms: Callable[[], int],
+        seconds: Callable[[], float], keys: SecretKeys | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
         self.peer_infos: dict[str, NodeInfo] = {}
+        self.secret_keys = keys or SecretKeys()
         # This one's: another one with each start.
         self.forward_key = secrets.token_bytes(32)
         # Some of them have a secret for the first access token: asked for at each call.
@@ -114,6 +119,7 @@ class PeerDirectory:
                 build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
                 zones_in_use=tuple(zones_in_use), tokens_used=tokens_used, stage=self.stage,
+                key_ids=self.secret_keys.ids,
             )
         )  # fmt: skip
 
@@ -145,7 +151,13 @@ class PeerDirectory:
             ):
                 if theirs and theirs != mine:
                     found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
-        return found
+        others = {name: info.key_ids for name, info in self.fresh().items()}
+        return found + differing(self.secret_keys.ids, others, self.name)
+
+    def lacks_key(self, key_id: str) -> str:
+        """The name of a node that is there and lacks a key for secrets; empty if none does."""
+        found = (name for name, info in self.fresh().items() if key_id not in info.key_ids)
+        return min(found, default="")
 
     def received(self, peer: str, text: bytes) -> NodeInfo | None:
         """Take what a peer says of itself; None if it cannot be read."""

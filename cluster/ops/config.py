@@ -70,6 +70,25 @@ class GatewaySection(Section, frozen=True, kw_only=True):
     ] = ""
 
 
+class SecretsSection(Section, frozen=True, kw_only=True):
+    """Keys under which secrets for targets of jobs are encrypted; the same on all nodes."""
+
+    key_file: Annotated[
+        str,
+        Meta(
+            description="A key a line, each 32 random bytes in base64: the first one encrypts, "
+            "the others open what was encrypted before. Read again when it changes."
+        ),
+    ] = ""
+    key_command: Annotated[
+        str,
+        Meta(
+            description="A command that prints such lines, in place of a file; it is run at the "
+            "start and has 10 s."
+        ),
+    ] = ""
+
+
 class Files(Section, frozen=True, kw_only=True):
     certificate_file: Annotated[str, Meta(description="PEM, with its chain.")] = ""
     key_file: Annotated[str, Meta(description="PEM, without a password.")] = ""
@@ -180,6 +199,7 @@ class Config(Section, frozen=True, kw_only=True):
     ] = 8
     limits: CallerLimits = CallerLimits()
     gateway: GatewaySection = GatewaySection()
+    secrets: SecretsSection = SecretsSection()
     log: LogSection = LogSection()
     tls: TlsSection = TlsSection()
     members: Annotated[

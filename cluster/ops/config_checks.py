@@ -26,6 +26,8 @@ def wrong(config: Config) -> Iterator[str]:
         yield "folder is empty; name the folder this node keeps its journal and state in"
     yield from _wrong_tls("tls.peer", config.tls.peer, needs_ca=True)
     yield from _wrong_tls("tls.server", config.tls.server, needs_ca=False)
+    if config.secrets.key_file and config.secrets.key_command:
+        yield "secrets.key_file and secrets.key_command are both given; take one of them out"
     if config.name in config.members:
         yield from _open_doors(config)
 
@@ -132,6 +134,9 @@ def doubts(config: Config) -> Iterator[str]:
             "insecure = true opens the doors for clients, for nodes and for HTTP at once; say "
             "insecure_clients, insecure_peers or insecure_http = true for those you mean"
         )
+    if config.secrets.key_file and is_open(Path(config.secrets.key_file)):
+        file = config.secrets.key_file
+        yield f"secrets.key_file = {file!r} can be read by others on this machine: chmod 600 {file}"
     limits = config.limits
     for name in limits.__struct_fields__:
         share = f"{name}_by_caller"
@@ -141,6 +146,14 @@ def doubts(config: Config) -> Iterator[str]:
                 f"limits.{share} = {own} is more than limits.{name} = {most}, which holds for all "
                 f"callers, so one of them may take everything; lower the first or raise the second"
             )
+
+
+def is_open(file: Path) -> bool:
+    """Whether others than its owner and group may read a file."""
+    try:
+        return bool(file.stat().st_mode & 0o004)
+    except OSError:
+        return False  # It cannot be read at all, which is a fault of its own.
 
 
 def is_loopback(address: str) -> bool:

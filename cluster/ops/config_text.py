@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 from ..node.limits import CallerLimits
-from .config import KEYS, Config, Files, GatewaySection, MemberSection
+from .config import KEYS, Config, Files, GatewaySection, MemberSection, SecretsSection
 
 
 def text_of(config: Config, origins: Mapping[str, str] | None = None) -> str:
@@ -45,7 +45,7 @@ def _section_comment(section: str) -> str:
     kind: Any = Config
     for name in section.split("."):
         kind = get_type_hints(kind)[name]
-    shown = issubclass(kind, Files | CallerLimits | GatewaySection)
+    shown = issubclass(kind, Files | CallerLimits | GatewaySection | SecretsSection)
     return (kind.__doc__ or "").strip() if shown else ""
 
 

@@ -198,6 +198,7 @@ class Life:
         """Take certificates that have changed, and see how long they are valid."""
         for renewal in self.renewals:
             renewal.look()
+        self.node.secret_keys.look()
         now = self.node.spec.seconds()
         if now >= self._expiries_at:
             # A handshake with a long key takes some milliseconds of the loop.

@@ -14,6 +14,7 @@ from ...statemachine.model.record import UnknownFormat
 from ..node import damage
 from ..node.node import Node
 from ..node.node_spec import MemberAddresses, NodeSpec
+from ..node.secret_keys import KeysWrong, SecretKeys
 from ..node.virtual_time import NoClock, VirtualClock
 from ..raft import faults
 from ..raft.journal import JournalLimits
@@ -73,6 +74,10 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         name: MemberAddresses(peer=member.peer, client=member.client)
         for name, member in config.members.items()
     }
+    try:
+        secret_keys = SecretKeys(config.secrets.key_file, config.secrets.key_command)
+    except KeysWrong as error:
+        raise ConfigWrong([str(error)]) from error
     spec = NodeSpec(
         name=config.name,
         cluster=config.cluster,
@@ -87,6 +92,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         scrub_rate=config.scrub_mb_per_second << 20,
         contexts=contexts,
         virtual=virtual,
+        secret_keys=secret_keys,
     )
     try:
         with explained(spec.folder):

@@ -71,6 +71,7 @@ class Node(_message.Message):
     SERVING_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     BUILD_FIELD_NUMBER: _builtins.int
+    KEY_IDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, stable for ever."""
     peer_address: _builtins.str
@@ -101,6 +102,12 @@ class Node(_message.Message):
     def clock_skew(self) -> _duration_pb2.Duration:
         """Its clock less the clock of the node that answers."""
 
+    @_builtins.property
+    def key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of the keys for secrets that it has; under the first it encrypts. Each is the beginning
+        of a hash of the key, so nodes have the same keys if these are the same.
+        """
+
     def __init__(
         self,
         *,
@@ -117,10 +124,11 @@ class Node(_message.Message):
         serving: _builtins.bool = ...,
         feature_level: _builtins.int = ...,
         build: _builtins.str = ...,
+        key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew", b"clock_skew"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "build", b"build", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "build", b"build", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "key_ids", b"key_ids", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

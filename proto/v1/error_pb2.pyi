@@ -85,6 +85,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
     ERROR_REASON_IDENTITY_PROVIDER_NOT_FOUND: _ErrorReason.ValueType  # 34
     """There is no such identity provider. Metadata: `identity_provider`."""
+    ERROR_REASON_SECRET_NOT_FOUND: _ErrorReason.ValueType  # 36
+    """There is no such secret. Metadata: `namespace`, `secret`."""
     ERROR_REASON_JOB_EXISTS: _ErrorReason.ValueType  # 40
     """A job of that name exists. Metadata: `namespace`, `job`."""
     ERROR_REASON_NAME_EXISTS: _ErrorReason.ValueType  # 41
@@ -144,6 +146,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_MEMBER_LACKS: _ErrorReason.ValueType  # 74
     """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
     older version. Metadata: `member`, `lacks`.
+    """
+    ERROR_REASON_SECRET_KEY_MISSING: _ErrorReason.ValueType  # 77
+    """The node that leads has no key for secrets, or not the one under which this one is encrypted;
+    `[secrets]` in its configuration names them. Metadata: `node`, and `key_id` if one is needed.
     """
     ERROR_REASON_NAMESPACE_ELSEWHERE: _ErrorReason.ValueType  # 75
     """The namespace lives in another cluster. Metadata: `namespace`, `cluster` (its id), `addresses`
@@ -286,6 +292,8 @@ ERROR_REASON_OCCURRENCE_NOT_FOUND: ErrorReason.ValueType  # 31
 """The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
 ERROR_REASON_IDENTITY_PROVIDER_NOT_FOUND: ErrorReason.ValueType  # 34
 """There is no such identity provider. Metadata: `identity_provider`."""
+ERROR_REASON_SECRET_NOT_FOUND: ErrorReason.ValueType  # 36
+"""There is no such secret. Metadata: `namespace`, `secret`."""
 ERROR_REASON_JOB_EXISTS: ErrorReason.ValueType  # 40
 """A job of that name exists. Metadata: `namespace`, `job`."""
 ERROR_REASON_NAME_EXISTS: ErrorReason.ValueType  # 41
@@ -345,6 +353,10 @@ a change of its spec brings it back.
 ERROR_REASON_MEMBER_LACKS: ErrorReason.ValueType  # 74
 """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
 older version. Metadata: `member`, `lacks`.
+"""
+ERROR_REASON_SECRET_KEY_MISSING: ErrorReason.ValueType  # 77
+"""The node that leads has no key for secrets, or not the one under which this one is encrypted;
+`[secrets]` in its configuration names them. Metadata: `node`, and `key_id` if one is needed.
 """
 ERROR_REASON_NAMESPACE_ELSEWHERE: ErrorReason.ValueType  # 75
 """The namespace lives in another cluster. Metadata: `namespace`, `cluster` (its id), `addresses`

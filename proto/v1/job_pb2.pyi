@@ -361,6 +361,11 @@ class Action(_message.Message):
     | `tracestate` | `TRACESTATE` | the same, if it is not empty |
 
     `RAFTSCHED_TOKEN` is none of them: that is the access token of the command line.
+
+    In the values of headers, metadata and environment `secret://NAME` stands for a secret of the
+    namespace (secret.proto), which the worker puts in; nothing else can begin so there. At most 16
+    of them in an action. One that is not there is a warning at the job, and attempts fail with the
+    kind "secret.missing" until it is. Workers of a version before this send the text as it is.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -439,7 +444,7 @@ class HttpAction(_message.Message):
     """http:// or https://, at most 2,048 characters."""
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent along; at most 32. See Action for what is sent beside them.
+        """Sent along; at most 32. See Action for what is sent beside them, and for secrets.
         Authorization is refused where the address holds credentials: a request has room for one.
         """
 

@@ -113,6 +113,11 @@ class WorkerServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_worker__pb2.ReportResultsRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_worker__pb2.ReportResultsResponse.FromString,
                 _registered_method=True)
+        self.ResolveSecrets = channel.unary_unary(
+                '/raftsched.v1.WorkerService/ResolveSecrets',
+                request_serializer=raftsched_dot_v1_dot_worker__pb2.ResolveSecretsRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_worker__pb2.ResolveSecretsResponse.FromString,
+                _registered_method=True)
         self.Complete = channel.unary_unary(
                 '/raftsched.v1.WorkerService/Complete',
                 request_serializer=raftsched_dot_v1_dot_worker__pb2.CompleteRequest.SerializeToString,
@@ -252,6 +257,18 @@ class WorkerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResolveSecrets(self, request, context):
+        """Get the secrets that a lease's action names as `secret://NAME` (secret.proto), right before it
+        is carried out: all of them at once, and none but while this worker holds the lease. Keep them
+        in memory alone, and out of logs, errors and results. The audit log notes who got which for
+        which run, of a job and a worker once an hour; the node's own log has each time. Refused with
+        LEASE_LOST, RUN_NOT_FOUND, SECRET_NOT_FOUND, SECRET_KEY_MISSING, RATE_LIMITED (1,000 a second
+        for a worker). It has no route by HTTP, so that no page or proxy meets a value.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Complete(self, request, context):
         """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
         PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
@@ -325,6 +342,11 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.ReportResults,
                     request_deserializer=raftsched_dot_v1_dot_worker__pb2.ReportResultsRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_worker__pb2.ReportResultsResponse.SerializeToString,
+            ),
+            'ResolveSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveSecrets,
+                    request_deserializer=raftsched_dot_v1_dot_worker__pb2.ResolveSecretsRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_worker__pb2.ResolveSecretsResponse.SerializeToString,
             ),
             'Complete': grpc.unary_unary_rpc_method_handler(
                     servicer.Complete,
@@ -524,6 +546,33 @@ class WorkerService(object):
             '/raftsched.v1.WorkerService/ReportResults',
             raftsched_dot_v1_dot_worker__pb2.ReportResultsRequest.SerializeToString,
             raftsched_dot_v1_dot_worker__pb2.ReportResultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.WorkerService/ResolveSecrets',
+            raftsched_dot_v1_dot_worker__pb2.ResolveSecretsRequest.SerializeToString,
+            raftsched_dot_v1_dot_worker__pb2.ResolveSecretsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -121,6 +121,14 @@ class WorkerServiceStub:
     whether it was taken. A run that the access token is not for is answered as one that is not
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
     """
+    ResolveSecrets: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ResolveSecretsRequest, _worker_pb2.ResolveSecretsResponse]
+    """Get the secrets that a lease's action names as `secret://NAME` (secret.proto), right before it
+    is carried out: all of them at once, and none but while this worker holds the lease. Keep them
+    in memory alone, and out of logs, errors and results. The audit log notes who got which for
+    which run, of a job and a worker once an hour; the node's own log has each time. Refused with
+    LEASE_LOST, RUN_NOT_FOUND, SECRET_NOT_FOUND, SECRET_KEY_MISSING, RATE_LIMITED (1,000 a second
+    for a worker). It has no route by HTTP, so that no page or proxy meets a value.
+    """
     Complete: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]
     """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
     PAYLOAD_TOO_LARGE, FIELD_INVALID and LIMIT_EXCEEDED (the notes).
@@ -241,6 +249,14 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
     whether it was taken. A run that the access token is not for is answered as one that is not
     there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
+    """
+    ResolveSecrets: _aio.UnaryUnaryMultiCallable[_worker_pb2.ResolveSecretsRequest, _worker_pb2.ResolveSecretsResponse]  # type: ignore[assignment]
+    """Get the secrets that a lease's action names as `secret://NAME` (secret.proto), right before it
+    is carried out: all of them at once, and none but while this worker holds the lease. Keep them
+    in memory alone, and out of logs, errors and results. The audit log notes who got which for
+    which run, of a job and a worker once an hour; the node's own log has each time. Refused with
+    LEASE_LOST, RUN_NOT_FOUND, SECRET_NOT_FOUND, SECRET_KEY_MISSING, RATE_LIMITED (1,000 a second
+    for a worker). It has no route by HTTP, so that no page or proxy meets a value.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]  # type: ignore[assignment]
     """Report that one attempt succeeded. Refused with LEASE_LOST, ALREADY_REPORTED, RUN_NOT_FOUND,
@@ -383,6 +399,20 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
         whether it was taken. A run that the access token is not for is answered as one that is not
         there: RUN_NOT_FOUND. Refused as a whole with LIMIT_EXCEEDED.
+        """
+
+    @_abc_1.abstractmethod
+    def ResolveSecrets(
+        self,
+        request: _worker_pb2.ResolveSecretsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_pb2.ResolveSecretsResponse, _abc.Awaitable[_worker_pb2.ResolveSecretsResponse]]:
+        """Get the secrets that a lease's action names as `secret://NAME` (secret.proto), right before it
+        is carried out: all of them at once, and none but while this worker holds the lease. Keep them
+        in memory alone, and out of logs, errors and results. The audit log notes who got which for
+        which run, of a job and a worker once an hour; the node's own log has each time. Refused with
+        LEASE_LOST, RUN_NOT_FOUND, SECRET_NOT_FOUND, SECRET_KEY_MISSING, RATE_LIMITED (1,000 a second
+        for a worker). It has no route by HTTP, so that no page or proxy meets a value.
         """
 
     @_abc_1.abstractmethod

@@ -14,6 +14,7 @@ from ..model.entities import Job
 from ..model.record import JobRecord
 from ..model.view import View
 from ..occurrences import next_time, upcoming
+from ..tenants import target_secrets
 from . import templates
 
 MANY_DUE = 1_000  # So many jobs due in one second are worth a warning.
@@ -27,7 +28,8 @@ def warnings(view: View, job: Job) -> list[str]:
         warned = (str(unreadable),)
     else:
         warned = (*warned, *_nothing_ahead(view, job))
-    found = [*warned, *templates.check(job.definition.template).at_odds]
+    known = templates.check(job.definition.template)
+    found = [*warned, *known.at_odds]
     found += _key_of_schedules(job.definition)
     if on_failure.is_missing(view, job):
         name = job.definition.template.on_failure
@@ -35,6 +37,7 @@ def warnings(view: View, job: Job) -> list[str]:
             f"on_failure names the job '{name}', which is not there: as long as that is so, a "
             "failure triggers nothing"
         )
+    found += target_secrets.warnings(view, job.jid, known.secrets)
     # Taken away above it since it was made: one that is made so is refused.
     if lost := graph.apart(view, keys.namespace_of(job.jid), job.definition.template.spec.upstream):
         found.append(lost)

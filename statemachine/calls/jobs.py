@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from google.protobuf.message import Message
 
+from ...proto import secret_text
 from ...proto.v1 import job_pb2
 from ..core import limits, masks
 from ..core.field_fault import FieldFault
@@ -44,7 +45,7 @@ from ..occurrences import ledger, next_time
 from ..runs import admission, lanes, runs, set_aside, timeouts
 from ..schedule.compiler import compile_plan, shape_of
 from ..schedule.plan import Plan, count_scheduled, due, names
-from ..tenants import audit_log, namespaces
+from ..tenants import audit_log, namespaces, target_secrets
 from . import job_warnings, templates
 from .templates import CheckedTemplate
 
@@ -141,7 +142,7 @@ def _batch(
     definition = job.definition
     batch = JobBatch(lane, state, encode(state))
     template, schedules = definition.template, definition.schedules
-    names_others = known.has_upstream or template.on_failure
+    names_others = known.has_upstream or template.on_failure or known.secrets
     if specs.shape(template, schedules).is_common and not names_others:
         view.job_batches[namespace.number, template, schedules] = batch
     return batch
@@ -168,6 +169,7 @@ def _wire(
         graph.link(view, job)
     if template.calendars:
         namespaces.use_calendars(view, namespace.number, template.calendars, 1)
+    target_secrets.use(view, job.jid, known.secrets)
     return lane
 
 
@@ -292,6 +294,7 @@ def _unwire(
     """What hangs on the spec that a job had goes."""
     graph.unlink(view, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
+    target_secrets.unuse(view, job.jid, secret_text.names_in(old.action))
     if old.pause_on_failure != new.pause_on_failure:
         pause_.forget(view, job.jid)
 

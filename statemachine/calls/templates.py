@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...proto import secret_text
 from ..core.instants import ms_or
 from ..core.rejection import Fault
 from ..model import policies, validate
@@ -18,6 +19,8 @@ class CheckedTemplate:
     # What is wrong with it.
     faults: tuple[Fault, ...]
     has_upstream: bool
+    # Those that its action names.
+    secrets: tuple[str, ...]
     keep_ms: int
     # None: never.
     delete_after_ms: int | None
@@ -36,6 +39,7 @@ def _check(template: Template) -> CheckedTemplate:
     return CheckedTemplate(
         faults=faults,
         has_upstream=bool(spec.upstream.jobs),
+        secrets=secret_text.names_in(spec.action),
         keep_ms=ms_or(spec, "keep_history", 0),
         delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
         at_odds=() if faults else tuple(policies.at_odds(spec)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from ...proto import secret_text
 from ...proto.v1 import run_pb2, worker_pb2
 from ..core import limits
 from ..flows import graph
@@ -17,7 +18,7 @@ from ..model.record import RunRecord, UniqueRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import history, overlap, runs, warned
-from ..tenants import namespaces, quota
+from ..tenants import namespaces, quota, target_secrets
 from . import backlog, pause, resume
 
 LOST = worker_pb2.Stop.KIND_LOST
@@ -32,7 +33,9 @@ def begin(view: View, job: Job) -> None:
     usage.jobs -= 1
     usage.payload_bytes -= len(job.definition.full_spec().payload.data)
     graph.unlink(view, job)
-    namespaces.use_calendars(view, namespace, job.definition.template.calendars, -1)
+    template = job.definition.template
+    namespaces.use_calendars(view, namespace, template.calendars, -1)
+    target_secrets.unuse(view, job.jid, secret_text.names_in(template.spec.action))
     state = view.change_state(job)
     state.state = next_time.DELETING
     backlog.clear(view, job)

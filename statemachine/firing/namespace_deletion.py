@@ -1,6 +1,6 @@
-"""A namespace goes. Its name is free at once, and its secrets open nothing any more; its queues,
-lanes, calendars and alerts may be many, so they go in steps. They lie under a number that no other
-namespace will have, so nothing meets them meanwhile."""
+"""A namespace goes. Its name is free at once, and its access tokens open nothing any more; its
+queues, lanes, calendars, alerts and secrets may be many, so they go in steps. They lie under a
+number that no other namespace will have, so nothing meets them meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.record import NamespaceDeletionRecord
 from ..model.view import View
 from ..tenants import access, audit_log, namespaces, providers
 
-TABLES = (keys.QUEUE, keys.LANE_OF, keys.CALENDAR, keys.ALERT)
+TABLES = (keys.QUEUE, keys.LANE_OF, keys.CALENDAR, keys.ALERT, keys.TARGET_SECRET)
 
 
 def delete(

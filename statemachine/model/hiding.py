@@ -99,6 +99,7 @@ FIELDS: dict[str, Callable[[Any, str], None]] = {
     "raftsched.v1.GrpcAction.metadata": _values,
     "raftsched.v1.ShellAction.argv": _arguments,
     "raftsched.v1.ShellAction.environment": _values,
+    "raftsched.v1.ResolveSecretsResponse.secrets": _values,
     "raftsched.v1.Alert.webhook": _host,
     "raftsched.v1.RunError.message": _words,
     "raftsched.v1.RunError.trace": _words,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from functools import partial
+from hashlib import blake2b
 
 # Records: the truth.
 META = b"M"
@@ -35,6 +36,7 @@ ACCESS = b"P"  # name of an access token
 FORMER_SECRET = b"1"  # name of an access token -> until when, and the hash of its former secret
 TOKEN_USE = b"3"  # name of an access token -> the hour in which it was last used
 PROVIDER = b"V"  # name of an identity provider
+TARGET_SECRET = b"6"  # namespace, name: a secret for the targets of jobs, encrypted
 NAMESPACE_DELETION = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occurrence
 STEP = b"f"  # jid and occurrence of the flow, jid of the step
@@ -71,6 +73,7 @@ FLOW_BY_AGE = b"g"  # namespace, inverted beginning, jid, occurrence
 STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
 QUOTA_WAIT = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
 FIRST_QUOTA_WAIT = b"x"  # namespace -> as FIRST_WAITING, for QUOTA_WAIT
+SECRET_USER = b"7"  # namespace, hash of a secret's name, jid: jobs that name it
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
 # What a timer wakes.
@@ -431,6 +434,19 @@ def token_use(name: str) -> bytes:
 
 def provider(name: str) -> bytes:
     return PROVIDER + name.encode()
+
+
+def target_secret(number: int, name: str) -> bytes:
+    return _NS.pack(TARGET_SECRET, number) + name.encode()
+
+
+def secret_users(number: int, name: str) -> bytes:
+    """The jobs of a namespace that name a secret. By a hash, so that all places are of a length."""
+    return _NS.pack(SECRET_USER, number) + blake2b(name.encode(), digest_size=8).digest()
+
+
+def secret_user(number: int, name: str, jid: int) -> bytes:
+    return secret_users(number, name) + jid.to_bytes(8, "big")
 
 
 def secret(digest: bytes) -> bytes:

@@ -30,6 +30,7 @@ from ...proto.v1 import (
     namespace_pb2,
     run_pb2,
     schedule_pb2,
+    secret_pb2,
 )
 from . import phases, specs
 from .specs import Template
@@ -740,6 +741,27 @@ class IdentityProviderRecord(Record):
     # See IdentityProvider.etag.
     version: int = 0
     created_at_ms: int = 0
+
+
+class SecretRecord(Record):
+    """A secret for the targets of jobs. No plain text is in the state."""
+
+    # What the user wrote; output-only fields are empty.
+    settings: secret_pb2.Secret = msgspec.field(default_factory=secret_pb2.Secret)
+    # See Secret.etag.
+    version: int = 0
+    # How many values it has had.
+    value_version: int = 0
+    created_at_ms: int = 0
+    # When it got its value, and by whom.
+    updated_at_ms: int = 0
+    updater: str = ""
+    # The id of the key, and what the node encrypted under it.
+    key_id: str = ""
+    sealed: bytes = b""
+
+    def weight(self) -> int:
+        return len(self.sealed)
 
 
 class FlowRecord(Record):

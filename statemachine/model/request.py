@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...proto.v1 import (
     access_pb2,
@@ -13,6 +13,7 @@ from ...proto.v1 import (
     dead_letter_pb2,
     job_pb2,
     run_pb2,
+    secret_pb2,
     worker_pb2,
 )
 from ..core.budget import Share
@@ -286,6 +287,72 @@ class TokenCreated:
     answer: access_pb2.CreateAccessTokenResponse | access_pb2.RotateAccessTokenResponse
     # The secret is to be shown. Otherwise the call came before, and its secret was shown then.
     new: bool
+
+
+class SealedPlace(NamedTuple):
+    """What a value is encrypted for: it opens nowhere else."""
+
+    # The namespace's number and name.
+    number: int
+    namespace: str
+    name: str
+    # Of the value.
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """The value of a secret, encrypted by a node."""
+
+    place: SealedPlace
+    key_id: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSecret:
+    """Put a secret. The reply is the Secret, or a SecretChanged: encrypt it again and ask."""
+
+    # Without the value.
+    request: secret_pb2.PutSecretRequest
+    # Fingerprints of the whole request under the keys of the node, its first key first.
+    digests: tuple[bytes, ...]
+    # None: the value stays.
+    sealed: SealedSecret | None = None
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class SecretChanged:
+    """Another value came in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResealSecrets:
+    """Some secrets, encrypted under another key; with each what it was that the node decrypted. The
+    reply is a RekeySecretsResponse."""
+
+    request: secret_pb2.RekeySecretsRequest
+    secrets: tuple[tuple[bytes, SealedSecret], ...] = field(repr=False)
+    # What the node knows of the answer.
+    answer: secret_pb2.RekeySecretsResponse
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveSecrets:
+    """The secrets of a lease, for the worker that holds it. The reply is a list of
+    SealedSecrets."""
+
+    request: worker_pb2.ResolveSecretsRequest
+    # The audit log is to note it.
+    noted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

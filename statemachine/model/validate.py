@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from google.protobuf.message import Message
 
-from ...proto import json_text
+from ...proto import json_text, secret_text
 from ...proto.v1 import common_pb2, error_pb2, job_pb2
 from ..core import limits
 from ..core.instants import iso_text, to_ms
@@ -170,6 +170,30 @@ def spec_faults(spec: job_pb2.JobSpec) -> list[Fault]:
 
 
 def action(action: job_pb2.Action) -> list[Fault]:
+    return _kind_of_action(action) + _secrets(action)
+
+
+def _secrets(action: job_pb2.Action) -> list[Fault]:
+    """How an action names secrets: as `secret://NAME`."""
+    field = f"spec.action.{action.WhichOneof('kind')}"
+    faults, texts = list[Fault](), secret_text.values_of(action)
+    if any(secret_text.is_wrong(text) for text in texts):
+        message = (
+            "a value has 'secret://' without the name of a secret behind it; write secret://NAME, "
+            "where NAME is of a-z, 0-9, '-' and '_', first a letter or digit"
+        )
+        faults.append(Fault(field, INVALID, message))
+    names = secret_text.names_in(action)
+    for name in names:
+        if len(name) > limits.NAME_CHARS:
+            faults.append(_long(f"{field}: a secret's name", len(name), limits.NAME_CHARS))
+    if len(names) > limits.SECRETS_OF_ACTION:
+        message = f"it names {len(names)} secrets; the most is {limits.SECRETS_OF_ACTION}"
+        faults.append(Fault(field, LIMIT, message))
+    return faults
+
+
+def _kind_of_action(action: job_pb2.Action) -> list[Fault]:
     field = "spec.action"
     match action.WhichOneof("kind"):
         case "handler":

@@ -73,6 +73,8 @@ _SCANNED = {
     keys.ALERT: 5,
     keys.ACCESS: 1,
     keys.PROVIDER: 1,
+    keys.TARGET_SECRET: 5,
+    keys.SECRET_USER: 13,
     keys.STRETCH: 9,
     keys.QUOTA_WAIT: 5,
 }

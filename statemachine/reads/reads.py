@@ -22,6 +22,7 @@ from ...proto.v1 import (
     namespace_pb2,
     queue_pb2,
     run_pb2,
+    secret_pb2,
 )
 from ..core.rejection import Reason, Refused, Rejection
 from ..model.view import View
@@ -75,6 +76,8 @@ READS: dict[type, Read] = {
     access_pb2.ListAccessTokensRequest: read_settings.list_access_tokens,
     identity_pb2.GetIdentityProviderRequest: read_settings.get_identity_provider,
     identity_pb2.ListIdentityProvidersRequest: read_settings.list_identity_providers,
+    secret_pb2.GetSecretRequest: read_settings.get_secret,
+    secret_pb2.ListSecretsRequest: read_settings.list_secrets,
     alert_pb2.ListAlertsRequest: read_settings.list_alerts,
 }
 

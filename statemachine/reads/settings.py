@@ -12,6 +12,7 @@ from ...proto.v1 import (
     identity_pb2,
     namespace_pb2,
     queue_pb2,
+    secret_pb2,
 )
 from ..calls import alerts
 from ..core import filters, pages
@@ -25,11 +26,12 @@ from ..model.record import (
     IdentityProviderRecord,
     NamespaceRecord,
     QueueRecord,
+    SecretRecord,
     parse,
 )
 from ..model.view import View
 from ..model.workers import Workers, pulling
-from ..tenants import access, calendars, namespaces, providers, queues
+from ..tenants import access, calendars, namespaces, providers, queues, target_secrets
 
 AUDIT_FIELDS = {
     "actor": filters.TEXT, "method": filters.TEXT, "subject": filters.TEXT, "time": filters.INSTANT,
@@ -163,6 +165,27 @@ def list_identity_providers(
     return identity_pb2.ListIdentityProvidersResponse(
         identity_providers=page.items, next_page_token=page.next_token
     )
+
+
+def get_secret(
+    view: View, request: secret_pb2.GetSecretRequest, workers: Workers
+) -> secret_pb2.Secret:
+    return target_secrets.answer(target_secrets.find(view, request.namespace, request.secret)[1])
+
+
+def list_secrets(
+    view: View, request: secret_pb2.ListSecretsRequest, workers: Workers
+) -> secret_pb2.ListSecretsResponse:
+    number = namespaces.need(view, request.namespace).number
+    paging = pages.read("secrets", number, "", request.page_size, request.page_token)
+    prefix = keys.in_namespace(keys.TARGET_SECRET, number)
+    end = keys.after(prefix)
+    found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
+    page = pages.fill(
+        paging, found, pages.key_of,
+        lambda entry: target_secrets.answer(parse(*entry, SecretRecord)),
+    )  # fmt: skip
+    return secret_pb2.ListSecretsResponse(secrets=page.items, next_page_token=page.next_token)
 
 
 def list_alerts(

@@ -41,6 +41,7 @@ Others may use:
 * recorded: what was recorded of it, and what a word hears that comes too late.
 * warned: runs that succeeded with a warning are counted.
 * leases: all leases of a session.
+* leased_secrets: what a lease needs of the secrets, encrypted.
 * attempts: how one attempt ended, in a call of its own.
 * timeouts: when something comes to a run by itself.
 * set_aside: jobs that are set aside, and how they come back.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ...proto import secret_text
 from ..core.store import Reading
 from ..model import keys
 from ..model.difference import Difference, jid_in, namespace_in, record, records
@@ -104,6 +105,8 @@ def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
         source = store.get(keys.job_name(namespace, dependency.job))
         if source is not None:
             yield keys.edge(int.from_bytes(source, "big"), jid), b""
+    for name in secret_text.names_in(job.template.spec.action):
+        yield keys.secret_user(namespace, name, jid), b""
 
 
 def _is_there(store: Reading, jid: int) -> bool:
@@ -158,6 +161,12 @@ def edge_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     _, downstream = keys.run_of(key)
     job = record(store, keys.job(downstream), JobRecord)
     return job is not None and (key, value) in _of_job(store, downstream, job)
+
+
+def _secret_user_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid = int.from_bytes(key[-8:], "big")
+    job = record(store, keys.job(jid), JobRecord)
+    return job is not None and (key, value) in _of_job(store, jid, job)
 
 
 def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
@@ -313,6 +322,7 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.BUSY: _busy_wanted,
     keys.FLOW_BY_AGE: _flow_by_age_wanted,
     keys.SECRET: _secret_wanted,
+    keys.SECRET_USER: _secret_user_wanted,
     keys.STRETCH: _stretch_wanted,
     keys.QUOTA_WAIT: _quota_wait_wanted,
     keys.FIRST_WAITING: _first_waiting_wanted,
@@ -330,6 +340,7 @@ TABLES = {
     keys.BUSY: "entry of a lane with ready runs",
     keys.FLOW_BY_AGE: "place of a flow by age",
     keys.SECRET: "hash of a secret",
+    keys.SECRET_USER: "job that names a secret",
     keys.STRETCH: "stretch of a ledger",
     keys.QUOTA_WAIT: "place of a job that waits for a quota",
     keys.FIRST_WAITING: "mark of a wait queue",

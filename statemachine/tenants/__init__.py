@@ -10,5 +10,6 @@ Others may use:
 * audit_log: who changed what.
 * access: access tokens.
 * providers: who vouches for callers beside them.
+* target_secrets: secrets for the targets of jobs, encrypted.
 * own_alerts: the alerts a cluster has from the start.
 """

@@ -477,7 +477,7 @@ def test_both_clients_have_the_same_methods() -> None:
     blocking, asynchronous = Client(), AsyncClient()
     names = [name for name, what in vars(Services).items() if isinstance(what, cached_property)]
 
-    assert len(names) == 13
+    assert len(names) == 14
     assert _methods(blocking) == _methods(asynchronous) - {"duplex(request_type, endpoint)"}
     for name in names:
         one, other = getattr(blocking, name), getattr(asynchronous, name)

@@ -34,8 +34,9 @@ READS = {
 NO_REHEARSAL = {"Lease"}
 # Its pages go by revision, which unlike a page token never goes stale.
 PAGED_OTHERWISE = {"ListEvents"}
-# Streams of frames or of raw bytes: HTTP clients have unary calls, or the command line.
-WITHOUT_ROUTE = {"Work", "Backup"}
+# Streams of frames or of raw bytes: HTTP clients have unary calls, or the command line. Values of
+# secrets are for workers alone.
+WITHOUT_ROUTE = {"Work", "Backup", "ResolveSecrets"}
 # Reads that do not choose how fresh: one node speaks for itself; sessions are in the leader's
 # memory; what waits or follows is fresh by its nature.
 FRESH_ANYWAY = {
@@ -57,9 +58,9 @@ GRPC_CODES = {
 }  # fmt: skip
 # Words in capitals that are not values of an enum.
 CAPITALS = {
-    "AND", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWK", "JWT", "LAPSED", "NOT",
-    "OR", "PATCH", "POST", "PUT", "SECRET", "SIGTERM", "TAKEN_OVER", "UNKNOWN", "URI", "UTC",
-    "UUID",
+    "AND", "API", "ASCII", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWK", "JWT",
+    "LAPSED", "NAME", "NOT", "OR", "PATCH", "POST", "PUT", "SECRET", "SIGTERM", "TAKEN_OVER",
+    "UNKNOWN", "URI", "UTC", "UTF", "UUID",
 }  # fmt: skip
 NAMES = (
     ("namespace", Named.NAMED_NAMESPACE), ("run", Named.NAMED_RUN), ("worker", Named.NAMED_WORKER),

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.proto.contract import methods
-from raftsched.proto.v1 import alert_pb2, common_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import alert_pb2, common_pb2, job_pb2, run_pb2, secret_pb2
 from raftsched.statemachine.model import hiding
 from raftsched.statemachine.tenants.audit_log import difference
 
@@ -56,6 +56,35 @@ def test_every_field_that_may_hold_a_secret_stands_in_the_table() -> None:
             open_.append(field.full_name)
     assert open_ == []
     assert set(hiding.FIELDS) <= {field.full_name for field in all_fields()}
+
+
+# What may be known of a secret for targets: a new field of its messages needs a decision.
+KNOWN_OF_SECRETS = {
+    "raftsched.v1.Secret": {
+        "namespace", "name", "labels", "value_version", "key_id", "updater", "create_time",
+        "update_time", "etag",
+    },
+    "raftsched.v1.ListSecretsResponse": {"secrets", "next_page_token"},
+    "raftsched.v1.DeleteSecretResponse": set(),
+    "raftsched.v1.RekeySecretsResponse": {
+        "rekeyed", "unopened", "key_id", "missing_key_ids", "next_page_token",
+    },
+}  # fmt: skip
+
+
+def test_no_message_of_secrets_has_room_for_a_value_but_those_that_carry_it() -> None:
+    """In by PutSecretRequest.value, out by ResolveSecretsResponse.secrets."""
+    for name, known in KNOWN_OF_SECRETS.items():
+        found = secret_pb2.DESCRIPTOR.message_types_by_name[name.rpartition(".")[2]]
+        assert {field.name for field in found.fields} == known
+    answers = {method.response.DESCRIPTOR.full_name for method in methods()
+               if method.name.startswith("SecretService/")}  # fmt: skip
+    assert answers == KNOWN_OF_SECRETS.keys()
+    for method in methods():
+        names = {field.full_name for field in fields_of(method.response.DESCRIPTOR, set())}
+        assert "raftsched.v1.PutSecretRequest.value" not in names
+        carries = "raftsched.v1.ResolveSecretsResponse.secrets" in names
+        assert carries == (method.name == "WorkerService/ResolveSecrets")
 
 
 def fill(message: Message, depth: int = 0) -> None:

@@ -15,6 +15,9 @@ AS_RULES = {
     "Heartbeat": request.Note,
     "ReportResults": request.Report,
     "Work": request.Resume,
+    "PutSecret": request.StoreSecret,
+    "RekeySecrets": request.ResealSecrets,
+    "ResolveSecrets": request.ResolveSecrets,
 }
 # Calls about what is no part of the state: nodes, sessions, streams, what comes.
 SERVER = {

@@ -18,7 +18,7 @@ from raftsched.client.gateway.problems import GatewayRefusal
 from raftsched.client.gateway.routes import Binding, Routes, bindings_of, bindings_of_contracts
 from raftsched.client.gateway.transcode import parse_body, parse_query, request_of
 from raftsched.proto.contract import Method, method_of, methods
-from raftsched.proto.v1 import job_pb2
+from raftsched.proto.v1 import job_pb2, secret_pb2
 
 from .made import NAME, messages
 
@@ -33,8 +33,11 @@ flatten_query_params: Any = rest_helpers.flatten_query_params
 
 BINDINGS = list(bindings_of_contracts())
 ROUTES = Routes(BINDINGS)
-# Calls that are no request with an answer, or an answer in pieces, over HTTP.
-NOT_SERVED = {"WorkerService/Work", "ClusterService/Backup"}
+# Calls that are no request with an answer, or an answer in pieces, over HTTP; and what no HTTP
+# client is to have.
+NOT_SERVED = {
+    "WorkerService/Work", "ClusterService/Backup", "WorkerService/ResolveSecrets",
+}  # fmt: skip
 
 
 def test_every_call_but_those_of_streams_both_ways_has_a_path() -> None:
@@ -319,3 +322,21 @@ def test_a_name_in_body_and_path_must_be_one() -> None:
 def test_a_body_for_a_call_that_takes_none_is_refused() -> None:
     with pytest.raises(GatewayRefusal, match="takes no body"):
         read("/v1/jobs/report/ledger", "", {})
+
+
+def test_a_secret_is_taken_from_the_body_alone_and_never_repeated() -> None:
+    found = ROUTES.find("/v1/secrets/api-key")
+    assert found is not None
+    route, values = found
+    put = route.bindings["PUT"]
+    arrived = request_of(put, values, {}, {"value": "XplainX", "secret": {"labels": {"a": "b"}}})
+    secret = secret_pb2.Secret(name="api-key", labels={"a": "b"})
+    assert arrived == secret_pb2.PutSecretRequest(secret=secret, value="XplainX")
+    for query, body in (
+        ({"value": ["XplainX"]}, {"secret": {}}), ({"value": ["XplainX"]}, None),
+        ({}, {"value": ["XplainX"]}), ({}, {"value": {"XplainX": "XplainX"}}),
+        ({}, {"secret": {"value": "XplainX"}}), ({}, {"value": "XplainX", "Value": "XplainX"}),
+    ):  # fmt: skip
+        with pytest.raises(GatewayRefusal) as refused:
+            request_of(put, values, query, body)
+        assert "XplainX" not in str(vars(refused.value)) + str(refused.value)

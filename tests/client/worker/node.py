@@ -47,6 +47,10 @@ class Node:
         self.mute = False
         # Whom this node names to who asks it, and how often it was asked.
         self.names, self.inquiries = "", 0
+        # What leases may ask for, or why they may not; and who has asked.
+        self.secrets: dict[str, str] = {}
+        self.refuses_secrets: Reason.ValueType | None = None
+        self.resolved: list[worker_pb2.ResolveSecretsRequest] = []
         self._outbox: asyncio.Queue[WorkResponse | None] = asyncio.Queue()
         self._news = asyncio.Condition()
         self._token = 0
@@ -67,7 +71,13 @@ class Node:
         asked: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
             self._not_leader, request_deserializer=worker_pb2.HeartbeatRequest.FromString
         )
-        service = grpc.method_handlers_generic_handler(SERVICE, {"Work": work, "Heartbeat": asked})
+        secrets: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
+            self._resolve,
+            request_deserializer=worker_pb2.ResolveSecretsRequest.FromString,
+            response_serializer=worker_pb2.ResolveSecretsResponse.SerializeToString,
+        )
+        handlers = {"Work": work, "Heartbeat": asked, "ResolveSecrets": secrets}
+        service = grpc.method_handlers_generic_handler(SERVICE, handlers)
         self._server.add_generic_rpc_handlers((service,))
         port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
@@ -154,6 +164,18 @@ class Node:
         context.set_trailing_metadata((("raftsched-leader", self.names),) if self.names else ())
         await context.abort(grpc.StatusCode.UNAVAILABLE, "this node does not lead")
         return worker_pb2.HeartbeatResponse()
+
+    async def _resolve(
+        self,
+        request: worker_pb2.ResolveSecretsRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> worker_pb2.ResolveSecretsResponse:
+        self.resolved.append(request)
+        if self.refuses_secrets is not None:
+            rejection = Rejection(self.refuses_secrets, "not now", {})
+            context.set_trailing_metadata(((DETAILS, details_of(rejection)),))
+            await context.abort(code_of(rejection), "not now")
+        return worker_pb2.ResolveSecretsResponse(secrets=self.secrets)
 
     async def _refuse_as_elsewhere(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         rejection = Rejection(

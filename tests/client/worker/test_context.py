@@ -26,6 +26,9 @@ class Ear:
     def extend(self, request: worker_pb2.ExtendRequest) -> None:
         raise AssertionError("nobody asked for it")
 
+    async def secrets(self, lease: Lease) -> dict[str, str]:
+        raise AssertionError("no action names one")
+
 
 @pytest.fixture
 def ear() -> Ear:

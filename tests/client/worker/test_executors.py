@@ -17,10 +17,12 @@ import pytest
 from aiohttp import web
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from raftsched.client import lease_secrets
 from raftsched.client.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
 from raftsched.client.worker import Worker
-from raftsched.proto.v1.job_pb2 import Action
+from raftsched.proto.v1.job_pb2 import Action, ShellAction
 from raftsched.proto.v1.worker_pb2 import Result, Stop
+from raftsched.statemachine.core.rejection import Reason
 
 from .node import PATIENCE_S, Node
 from .test_worker import serving
@@ -33,6 +35,7 @@ FACTS = {
     "Token": "1", "Attempt": "1", "Job": "j", "Namespace": "default",
     "Scheduled-Time": "2026-01-01T02:00:00.007Z",
 }  # fmt: skip
+WORD = "XplainX-secret-1234"
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -421,3 +424,101 @@ def test_wrong_settings_are_refused() -> None:
         ShellExecutor(timeout=0)
     with pytest.raises(ValueError, match="memory"):
         ShellExecutor(memory=1)
+
+
+# Secrets.
+
+
+def secretly(url: str) -> Action:
+    return http(url, headers={"Authorization": "Bearer secret://key"})
+
+
+def secret_shell(script: str) -> Action:
+    environment = {"KEY": "secret://key"}
+    return Action(shell=ShellAction(argv=["sh", "-c", script], environment=environment))
+
+
+async def with_secret(executor: Executor, action: Action, **secrets: str) -> tuple[Result, Node]:
+    """The end of an attempt by a worker whose cluster gives it these secrets."""
+    async with Node() as node, serving(Worker(node.address, executors=[executor])):
+        node.secrets = secrets
+        end = await node.ended(node.lease(action=action))
+        return end, node
+
+
+async def test_http_puts_a_secret_into_a_header_and_shows_it_nowhere() -> None:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        return web.Response(text=f"you sent {seen[-1]}")
+
+    async with website(answer) as url:
+        end, node = await with_secret(HttpExecutor(), secretly(url), key=WORD)
+
+    assert seen == [f"Bearer {WORD}"]
+    assert end.success.result.data == b"you sent Bearer (hidden)"
+    [asked] = node.resolved
+    assert (asked.run, asked.token) == (end.run, end.token)
+    assert asked.worker
+
+
+async def test_http_hides_a_secret_in_what_was_refused() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=401, text="." * 1_015 + request.headers["Authorization"])
+
+    async with website(answer) as url:
+        end, _ = await with_secret(HttpExecutor(), secretly(url), key=WORD)
+
+    assert end.failure.error.kind == "http.401"
+    assert WORD[:4] not in str(end)
+
+
+async def test_a_value_that_a_header_cannot_hold_fails_for_good() -> None:
+    end, _ = await with_secret(HttpExecutor(), secretly("http://127.0.0.1:9"), key="two\nlines")
+    assert (end.failure.error.kind, end.failure.fatal) == ("secret.value", True)
+    assert end.failure.error.message == (
+        "Authorization cannot hold the value of the secret key: a header has no line end"
+    )
+
+
+async def test_shell_gets_secrets_in_its_environment() -> None:
+    script = 'echo "$KEY"; echo "err $KEY" >&2; exit 3'
+    end, _ = await with_secret(ShellExecutor(), secret_shell(script), key=WORD)
+
+    assert end.failure.error.kind == "exit.3"
+    assert end.failure.error.message == "exit code 3: err (hidden)"
+    assert b"(hidden)" in end.log_tail
+    assert WORD not in str(end)
+
+
+async def test_the_end_of_a_long_complaint_has_no_half_of_a_secret() -> None:
+    script = 'for n in 1 2 3 4 5 6 7 8 9; do printf "%0200d%s" 0 "$KEY" >&2; done; exit 3'
+    end, _ = await with_secret(ShellExecutor(), secret_shell(script), key=WORD * 10)
+    assert WORD not in str(end)
+    assert WORD[-5:] not in str(end)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (Reason.ERROR_REASON_SECRET_NOT_FOUND, "secret.missing"),
+        (Reason.ERROR_REASON_SECRET_KEY_MISSING, "secret.key"),
+        (Reason.ERROR_REASON_LEASE_LOST, "secret.refused"),
+    ],
+)
+async def test_a_secret_that_cannot_be_had_fails_the_attempt(
+    reason: Reason.ValueType, kind: str
+) -> None:
+    async with Node() as node, serving(Worker(node.address, executors=[HttpExecutor()])):
+        node.refuses_secrets = reason
+        end = await node.ended(node.lease(action=secretly("http://127.0.0.1:9")))
+    assert (end.failure.error.kind, end.failure.fatal) == (kind, False)
+
+
+async def test_where_nobody_answers_the_run_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_secrets, "TIMEOUT_S", 0.3)
+    async with Node() as node, serving(Worker(node.address, executors=[HttpExecutor()])):
+        node.refuses_secrets = Reason.ERROR_REASON_NO_QUORUM
+        end = await node.ended(node.lease(action=secretly("http://127.0.0.1:9")))
+    assert end.given_back.delay.ToSeconds() == 5

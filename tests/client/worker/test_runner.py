@@ -11,6 +11,10 @@ from raftsched.proto.v1 import worker_pb2
 from .node import PATIENCE_S
 
 
+async def no_secrets(lease: worker_pb2.Lease) -> dict[str, str]:
+    raise AssertionError(f"nobody is asked here: {lease}")
+
+
 async def test_words_of_a_thread_are_gathered_while_the_loop_is_busy() -> None:
     session = Session(worker_pb2.WorkerHello(worker="w", slots=1), 0.0)
     session.opened(0.0)
@@ -19,7 +23,7 @@ async def test_words_of_a_thread_are_gathered_while_the_loop_is_busy() -> None:
     frame.welcome.SetInParent()
     session.received(frame, 0.0)
     changes: list[int] = []
-    runner = Runner({}, session, lambda: changes.append(1), lambda error: None, 1)
+    runner = Runner({}, session, lambda: changes.append(1), lambda error: None, 1, no_secrets)
 
     def talk() -> None:
         runner.progress(worker_pb2.ProgressReport(run="r", token=1, checkpoint=b"kept"))

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from raftsched.cluster.node import refusals
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.leader_loop import Leader
+from raftsched.cluster.node.secret_keys import SecretKeys
 from raftsched.cluster.node.worker_sessions import WorkerSessions
 from raftsched.cluster.raft.journal import COMMAND, Entry
 from raftsched.cluster.raft.port import Reply
@@ -134,6 +135,9 @@ class FakeNode:
         self.needs_token = False
         # What the other nodes know.
         self.levels: dict[str, int] = {}
+        self.secret_keys = SecretKeys()
+        # Which other node lacks a key.
+        self.lacking: dict[str, str] = {}
         self.bootstraps: frozenset[bytes] = frozenset()
         # By the hash of a secret: how many of three voters have it in their folders.
         self.recoveries: dict[bytes, int] = {}
@@ -190,6 +194,10 @@ class FakeNode:
 
     def knows(self, level: int) -> bool:
         return all(each >= level for each in self.levels.values())
+
+    @property
+    def lacks_key(self) -> Callable[[str], str]:
+        return lambda key_id: self.lacking.get(key_id, "")
 
     @property
     def leader_name(self) -> str:

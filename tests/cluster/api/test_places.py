@@ -209,6 +209,8 @@ def missed(served: Served, call: Anything, request: Anything) -> str:
     if isinstance(request, worker_pb2.DrainWorkerRequest):
         found = sessions_of(served.node, call, request.worker)
         return "" if found else "WORKER_NOT_FOUND"
+    if isinstance(request, worker_pb2.ResolveSecretsRequest):
+        return ""  # It is about the run; whose lease that is the rules look.
     worker = getattr(request, "worker", None)
     known = served.node.sessions.by_worker
     return "" if worker is None or worker in known else "SESSION_LOST"

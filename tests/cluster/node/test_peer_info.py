@@ -8,6 +8,7 @@ import pytest
 from raftsched.cluster.node import build
 from raftsched.cluster.node.applier import Applied
 from raftsched.cluster.node.peer_info import NodeInfo, PeerDirectory
+from raftsched.cluster.node.secret_keys import SecretKey
 from raftsched.cluster.raft.message import NodeNotice, decode, encode
 from raftsched.statemachine.core.store import MemoryStore
 
@@ -70,3 +71,21 @@ def test_a_zone_that_a_member_lacks_is_known_by_its_name(monkeypatch: pytest.Mon
     said = " ".join(first.differences())
     assert f"n2 has the build b0, n1 has {build.build()}." in said
     assert "the list of time zones old" in said
+
+
+def test_members_whose_keys_for_secrets_differ_are_named() -> None:
+    first, other = made("n1"), made("n2")
+    first.secret_keys.keys = (SecretKey(b"a" * 32), SecretKey(b"b" * 32))
+    first.received("n2", say(other))
+    [said] = first.differences()
+    assert "n2 has the keys for secrets none" in said
+    assert first.lacks_key(first.secret_keys.ids[0]) == "n2"
+    other.secret_keys.keys = first.secret_keys.keys
+    first.received("n2", say(other))
+    assert first.differences() == []
+    assert first.lacks_key(first.secret_keys.ids[0]) == ""
+    assert first.lacks_key("other") == "n2"
+    other.secret_keys.keys = other.secret_keys.keys[::-1]
+    first.received("n2", say(other))
+    [said] = first.differences()
+    assert "put the same key first" in said

@@ -294,3 +294,15 @@ def test_files_that_are_no_certificate_are_refused_before_anything_starts(tmp_pa
 
     with pytest.raises(ConfigWrong, match=r"tls\.peer: the files do not make a certificate"):
         tls.peer_contexts(loaded.config)
+
+
+def test_keys_for_secrets_come_from_one_place_and_are_for_their_owner(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("x")
+    keys.chmod(0o604)
+    [fault] = faults(tmp_path, f"[secrets]\nkey_file = '{keys}'\nkey_command = 'pass show keys'")
+    assert "take one of them out" in fault
+    config = load(None, {}, ALONE | {"secrets.key_file": str(keys)}).config
+    assert any("chmod 600" in one for one in doubts(config))
+    keys.chmod(0o640)
+    assert not list(doubts(config))
