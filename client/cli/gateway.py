@@ -31,6 +31,7 @@ LIMITS = {
     "requests": "Requests under way at once; one address may have half.",
     "streams": "Streams and calls that wait, at once; one address may have half.",
     "body_mb": "Bodies under way, in MiB; one address may have half.",
+    "answers_mb": "Long answers nobody has read yet, in MiB; one address half.",
 }
 
 
@@ -109,6 +110,7 @@ def gateway(
     """
     from ..endpoints import is_loopback
     from ..gateway.config import Settings
+    from ..gateway.server import may_have
     from ..gateway.wire import networks, prefix_of
     from ..worker import loop_factory
 
@@ -125,6 +127,7 @@ def gateway(
             "whoever listens on the way could take them",
             "--tls-cert-file FILE --tls-key-file FILE, or in a trusted network --insecure-http",
         )
+    given["connections"] = may_have(given["connections"])
     settings = Settings(
         Limits(**given), frozenset(origins),
         frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,

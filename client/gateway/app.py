@@ -1,23 +1,16 @@
-"""One request of HTTP: which call it is, who asks, what is answered."""
+"""From a request of HTTP to a call of the cluster and back: which call it is, and who asks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from functools import cached_property
-from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 import msgspec
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from ...proto.contract import method_of
@@ -27,7 +20,12 @@ from ..course import WAITING, asked_wait
 from ..errors import RaftschedError
 from ..links import Answer
 from . import manners, plain, streams, wire
-from .config import BESIDE_BYTES, BODY_S, KNOWN_BYTES, MIB, Settings, body_bytes
+from .as_json import as_json
+from .bodies import has_body, read_body
+from .config import BESIDE_BYTES, MIB, Settings, body_bytes
+from .doorkeeper import Doorkeeper
+from .exchange import LEFT, Answered, Exchange, Left, first_of, log, logged, until_left
+from .headers import Headers
 from .pages import StaticPage, pages
 from .problems import JSON, GatewayRefusal, of_error
 from .room import Room
@@ -36,97 +34,7 @@ from .sharing import SharedStreams
 from .transcode import parse_body, parse_query, request_of
 
 logger = logging.getLogger("raftsched.gateway")
-access = logging.getLogger("raftsched.gateway.access")
-# As nginx has it: whoever asked left before the answer. Only the log shows it.
-LEFT = 499
-# An access token, and the secret that makes the first one.
-SECRET = re.compile(r"(rsb?_)[A-Za-z0-9_-]{20,}")
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
-
 T = TypeVar("T")
-
-
-class Left(Exception):
-    """Whoever asked is gone."""
-
-
-@dataclass(slots=True)
-class Answered:
-    """A whole answer."""
-
-    body: bytes
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    media: str = JSON
-    # The body as gzip, where somebody has made it so already.
-    packed: bytes = b""
-
-
-@dataclass
-class Exchange:
-    """A request, and what is known about its answer."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    headers: Headers
-    settings: Settings
-    began: float = field(default_factory=monotonic)
-    # For the log.
-    status: int = 0
-    sent: int = 0
-    call: str = ""
-    reason: str = ""
-    # What the cluster says of its answer, and what a browser is told of any, as headers.
-    about: dict[str, str] = field(default_factory=dict)
-    always: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def verb(self) -> str:
-        """HEAD is GET, whose body is left out when it is sent."""
-        method = str(self.scope["method"])
-        return "GET" if method == "HEAD" else method
-
-    @cached_property
-    def address(self) -> str:
-        """Where the caller is."""
-        client = self.scope.get("client")
-        return wire.caller_of(str(client[0]) if client else "", self.headers, self.settings.proxies)
-
-    @property
-    def path(self) -> str:
-        return wire.without(self.settings.prefix, bytes(self.scope["raw_path"]).decode("ascii"))
-
-    async def start(self, status: int, headers: dict[str, str]) -> None:
-        self.status = status
-        whole = {"cache-control": "no-store", "x-content-type-options": "nosniff",
-                 "vary": "accept-encoding"}  # fmt: skip
-        whole |= self.always | headers
-        raw = [(name.encode(), text.encode("latin-1", "replace")) for name, text in whole.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": raw})
-
-    async def write(self, body: bytes, *, more: bool) -> None:
-        self.sent += len(body)
-        await self.send({"type": "http.response.body", "body": body, "more_body": more})
-
-    async def answer(self, answered: Answered) -> None:
-        body, headers = answered.body, dict(answered.headers)
-        if len(body) >= wire.PACKED_BYTES and wire.takes_gzip(self.headers):
-            if not answered.packed and len(body) > BESIDE_BYTES:
-                body = await asyncio.to_thread(wire.packed, body)
-            else:
-                body = answered.packed or wire.packed(body)
-            headers["content-encoding"] = "gzip"
-        headers |= {"content-type": answered.media, "content-length": str(len(body))}
-        await self.start(answered.status, headers)
-        await self.write(body, more=False)
-
-    async def refuse(self, refused: GatewayRefusal) -> None:
-        self.reason = refused.word
-        media = manners.problem_type(self.headers)
-        body = refused.body(media)
-        await self.answer(Answered(body, refused.status, refused.headers, media))
 
 
 class Gateway:
@@ -136,11 +44,13 @@ class Gateway:
         """`strangers` carries the calls of whoever shows no token: their connection may be broken
         off for what they do, and others' must not."""
         self._client, self._strangers, self._settings = client, strangers, settings
+        self._doorkeeper = Doorkeeper()
         limits = settings.limits
         self._requests = Room("requests", limits.requests, limits.share(limits.requests))
         # Those that wait for something are no less long than streams.
         self._streams = Room("streams", limits.streams, limits.share(limits.streams))
         self._bodies = Room("body_mb", limits.body_mb, limits.share(limits.body_mb), MIB)
+        self._answers = Room("answers_mb", limits.answers_mb, limits.share(limits.answers_mb), MIB)
         self._large = Room("large_bodies", limits.large_bodies, limits.share(limits.large_bodies))
         # One each, so that nobody's answer waits for what others sent.
         self._parsing = ThreadPoolExecutor(1, "gateway-parse")
@@ -157,7 +67,7 @@ class Gateway:
             one.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, Headers(scope=scope), self._settings)
+        exchange = Exchange(scope, receive, send, Headers(scope["headers"]), self._settings)
         try:
             try:
                 await self._serve(exchange)
@@ -168,7 +78,7 @@ class Gateway:
         except Left:
             exchange.status = exchange.status or LEFT
         except Exception as error:
-            logger.exception("the gateway failed over %s %s", exchange.verb, _logged(exchange.path))
+            logger.exception("the gateway failed over %s %s", exchange.verb, logged(exchange.path))
             if exchange.status:
                 raise
             await exchange.refuse(
@@ -183,7 +93,7 @@ class Gateway:
 
     async def _serve(self, exchange: Exchange) -> None:
         headers = exchange.headers
-        manners.check_single(headers)
+        manners.check_single(headers, exchange.scope["http_version"])
         manners.check_host(headers, self._settings)
         exchange.always = manners.check_origin(headers, self._settings)
         if trace := wire.trace_of(headers):
@@ -206,9 +116,17 @@ class Gateway:
                 raise _not_allowed(exchange.path, "HEAD", "GET")
             await self._stream(exchange, binding, values)
             return
+        media = manners.check_accept(headers, (JSON,))
+        token = self._token(exchange)
+        request, is_plain = await self._request(exchange, binding, values)
         waits = binding.call.slow or can_wait(binding.call.request)
-        with (self._streams if waits else self._requests).taken(exchange.address):
-            await exchange.answer(await self._answer(exchange, binding, values))
+        with (
+            (self._streams if waits else self._requests).taken(exchange.address),
+            exchange.held,
+        ):
+            answered = await self._answer(exchange, binding, request, token, is_plain)
+            answered.media = media
+            await exchange.answer(answered)
 
     async def _show(self, exchange: Exchange, page: StaticPage) -> None:
         """What is the same for everybody."""
@@ -235,21 +153,25 @@ class Gateway:
             )  # fmt: skip
         return found
 
-    def _caller(self, headers: Headers) -> tuple[AsyncClient, str]:
-        token = manners.token_of(headers)
-        return (self._client if token else self._strangers), token
+    def _token(self, exchange: Exchange) -> str:
+        """The token that is shown; refused where the cluster would refuse whoever asks."""
+        token = manners.token_of(exchange.headers)
+        self._doorkeeper.look(exchange.call, token, exchange.address)
+        return token
 
-    async def _answer(self, exchange: Exchange, binding: Binding, values: list[str]) -> Answered:
+    def _caller(self, token: str) -> AsyncClient:
+        return self._client if token else self._strangers
+
+    async def _answer(
+        self, exchange: Exchange, binding: Binding, request: Message, token: str, is_plain: bool
+    ) -> Answered:
         headers = exchange.headers
-        media = manners.check_accept(headers, (JSON,))
-        client, token = self._caller(headers)
-        request, is_plain = await self._request(exchange, binding, values)
         manners.put_request_id(request, headers)
         manners.put_etag(request, binding, headers)
         wire.put_trace(request, headers)
 
         async def ask(one: Message) -> Answer[Any]:
-            answer = await self._ask(exchange, one, client, token)
+            answer = await self._ask(exchange, one, token)
             exchange.about |= manners.metadata(answer)
             return answer
 
@@ -264,22 +186,24 @@ class Gateway:
         if "location" in made:
             made["location"] = self._settings.prefix + made["location"]
         status = 201 if "location" in made else 200
-        return Answered(await self._written(body), status, exchange.about | made, media)
+        text = await self._written(exchange, binding, body)
+        return Answered(text, status, exchange.about | made)
 
-    async def _written(self, body: object) -> bytes:
-        if isinstance(body, Message) and body.ByteSize() > BESIDE_BYTES:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._writing, written, body)
-        return written(body)
+    async def _written(self, exchange: Exchange, binding: Binding, body: object) -> bytes:
+        if not isinstance(body, Message) or (size := body.ByteSize()) <= BESIDE_BYTES:
+            return written(body)
+        # Whoever does not read what it asked for keeps it here. What was changed is always told.
+        hold = self._answers.taken if binding.call.harmless else self._answers.held
+        exchange.held.enter_context(hold(exchange.address, size))
+        return await asyncio.get_running_loop().run_in_executor(self._writing, written, body)
 
-    async def _ask(
-        self, exchange: Exchange, request: Message, client: AsyncClient, token: str
-    ) -> Answer[Any]:
-        call, wait = method_of(type(request)), asked_wait(request)
+    async def _ask(self, exchange: Exchange, request: Message, token: str) -> Answer[Any]:
+        client, call, wait = self._caller(token), method_of(type(request)), asked_wait(request)
         timeout = call.longest_s if call.slow else min(client.timeout + wait, call.longest_s)
         asking = client.ask(request, token=token, timeout=timeout, stale=_is_stale(request))
-        # Whoever left waits for nothing any more.
-        return await (until_left(exchange, asking) if call.slow or wait else asking)
+        with self._doorkeeper.asking(exchange.call, token, exchange.address):
+            # Whoever left waits for nothing any more.
+            return await (until_left(exchange, asking) if call.slow or wait else asking)
 
     async def _request(
         self, exchange: Exchange, binding: Binding, values: list[str]
@@ -298,21 +222,17 @@ class Gateway:
             return read(b"")
         maximum = body_bytes(binding.call.request_bytes)
         manners.check_content(headers)
-        with self._bodies.taken(exchange.address, declared(headers, maximum)):
-            sent = await read_body(exchange, maximum)
+        with self._bodies.growing(exchange.address) as keep:
+            sent = await read_body(exchange, maximum, keep, lambda: self._check_caller(exchange))
             if len(sent) <= BESIDE_BYTES:
                 return read(sent)
-            if len(sent) > KNOWN_BYTES:
-                await self._check_caller(headers)
             return await self._read_beside(exchange.address, lambda: read(sent))
 
-    async def _check_caller(self, headers: Headers) -> None:
+    async def _check_caller(self, exchange: Exchange) -> None:
         """Refuse whoever the cluster does not know; what they may do is asked with the call."""
-        client, token = self._caller(headers)
+        token = manners.token_of(exchange.headers)
         try:
-            await client.ask(
-                cluster_pb2.GetClusterStatusRequest(), token=token, timeout=client.timeout
-            )
+            await self._ask(exchange, cluster_pb2.GetClusterStatusRequest(), token)
         except RaftschedError as error:
             if error.code != "PERMISSION_DENIED":
                 raise
@@ -326,7 +246,8 @@ class Gateway:
 
     async def _stream(self, exchange: Exchange, binding: Binding, values: list[str]) -> None:
         media = manners.check_accept(exchange.headers, streams.OFFERED)
-        client, token = self._caller(exchange.headers)
+        token = self._token(exchange)
+        client = self._caller(token)
         request, _ = await self._request(exchange, binding, values)
         last = exchange.headers.get("last-event-id", "").strip()
         if streams.resume(request, last) or streams.has_place(request):
@@ -336,7 +257,8 @@ class Gateway:
             rest = opened(client, request, token, client.timeout)
             async with aclosing(rest):
                 # Until something came it may still be refused with a status of its own.
-                first = await until_left(exchange, anext(rest))
+                with self._doorkeeper.asking(exchange.call, token, exchange.address):
+                    first = await until_left(exchange, anext(rest))
                 await exchange.start(200, {"content-type": media, "x-accel-buffering": "no"})
                 await self._write(exchange, first, rest, media)
 
@@ -360,7 +282,7 @@ def has_progress(binding: Binding) -> bool:
 
 def written(body: object) -> bytes:
     """A message, or what is made of one, as JSON."""
-    made = MessageToDict(body) if isinstance(body, Message) else body
+    made = as_json(body) if isinstance(body, Message) else body
     return msgspec.json.encode(made) + b"\n"
 
 
@@ -381,96 +303,3 @@ def can_wait(request: type[Message]) -> bool:
     """Whether a call may ask the cluster to hold its answer back."""
     fields = request.DESCRIPTOR.fields_by_name
     return any(name in fields and fields[name].message_type is not None for name in WAITING)
-
-
-def has_body(headers: Headers) -> bool:
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-
-
-def declared(headers: Headers, maximum: int) -> int:
-    """The bytes that a body will have, the most if it does not say; refused if too many."""
-    length = headers.get("content-length", "")
-    size = int(length) if length.isdecimal() else maximum
-    if size > maximum:
-        raise too_large(size, maximum)
-    return size
-
-
-def too_large(size: int, maximum: int) -> GatewayRefusal:
-    return GatewayRefusal(
-        "LIMIT_EXCEEDED",
-        f"the body has {size:,} bytes or more, and this call takes {maximum:,}; send less at once, "
-        "or keep large payloads elsewhere and send their address",
-        {"limit": "body", "maximum": str(maximum), "actual": str(size)},
-        status=413,
-    )
-
-
-async def read_body(exchange: Exchange, maximum: int) -> bytes:
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            while True:
-                message = await exchange.receive()
-                if message["type"] == "http.disconnect":
-                    raise Left
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > maximum:
-                    raise too_large(size, maximum)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise GatewayRefusal(
-            "DEADLINE_PASSED", f"the body did not come within {BODY_S:g} s; send it faster",
-            {"seconds": f"{BODY_S:g}"}, status=408, headers={"connection": "close"},
-        ) from None  # fmt: skip
-
-
-async def first_of(*tasks: asyncio.Future[Any]) -> None:
-    """Wait until one of these has ended, and end the others."""
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in tasks:
-            one.cancel()
-        await asyncio.wait(tasks)
-    for one in tasks:
-        if not one.cancelled():
-            one.result()
-
-
-async def until_left(exchange: Exchange, work: Awaitable[Any]) -> Any:
-    """What work comes to; it is ended when whoever asked for it is gone."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_left(exchange))
-    await first_of(task, gone)
-    if task.cancelled():
-        raise Left
-    return task.result()
-
-
-async def _left(exchange: Exchange) -> None:
-    while (await exchange.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _logged(path: str) -> str:
-    """A path without the secrets that somebody has pasted into it, however they are spelled."""
-    plain = unquote(path, errors="replace")
-    return SECRET.sub(r"\1...", plain)[:500]
-
-
-def log(exchange: Exchange) -> None:
-    """One line for each request, without what may be a secret: no query, no header, no body."""
-    method = str(exchange.scope["method"])
-    access.info(
-        "request",
-        extra={
-            "from": exchange.address, "method": method if method in METHODS else method[:20],
-            "path": _logged(exchange.path), "call": exchange.call, "status": exchange.status,
-            "reason": exchange.reason, "sent": exchange.sent,
-            "trace": exchange.always.get("traceparent", "")[3:35],
-            "ms": round((monotonic() - exchange.began) * 1000, 1),
-        },
-    )  # fmt: skip

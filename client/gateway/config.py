@@ -31,6 +31,8 @@ class Limits:
     requests: int = 500
     streams: int = 1_000
     body_mb: int = 64
+    # Long answers that nobody has read yet.
+    answers_mb: int = 64
     # Of over 16 KiB, that wait for their turn to be parsed.
     large_bodies: int = 8
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from google.protobuf.message import Message
-from starlette.datastructures import Headers
 
 from ..errors import FieldFault
 from ..links import Answer
 from .config import Settings
+from .headers import Headers
 from .problems import JSON, PROBLEM, GatewayRefusal, field_faults
 from .routes import Binding
 
 LINES = "application/x-ndjson"
 EVENTS = "text/event-stream"
+# So much of a value is shown; longer ones of these are not looked at.
+SHOWN_MAX = 200
+LIST_MAX, HOST_MAX = 1_000, 260
+# A name or address, and perhaps a port.
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s/?#@\[\]:\\]+))(?::[0-9]*)?")
 # A node takes so much metadata, the names of it and some others included.
 TOKEN_MAX = 7_000
 SINGLE = ("Authorization", "Idempotency-Key")
@@ -31,6 +37,12 @@ EXPOSED = (
     "raftsched-cluster"
 )
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id, traceparent"
+
+
+def _accept(headers: Headers) -> str:
+    """The types that are taken; whoever names so many takes any."""
+    accept = headers.get("accept", "")
+    return accept if len(accept) <= LIST_MAX else "*/*"
 
 
 @lru_cache(1_000)
@@ -55,7 +67,7 @@ def _quality(media: str, ranges: Mapping[str, float]) -> float:
 
 def check_accept(headers: Headers, offered: tuple[str, ...]) -> str:
     """The type of the answer."""
-    accept = headers.get("accept", "")
+    accept = _accept(headers)
     found = accepted(accept, offered)
     if not found:
         words = " or ".join(offered)
@@ -68,7 +80,7 @@ def check_accept(headers: Headers, offered: tuple[str, ...]) -> str:
 
 def problem_type(headers: Headers) -> str:
     """The form of refusals that the caller takes; a stream's caller gets JSON."""
-    return accepted(headers.get("accept", ""), (JSON, PROBLEM)) or JSON
+    return accepted(_accept(headers), (JSON, PROBLEM)) or JSON
 
 
 def check_content(headers: Headers) -> None:
@@ -84,22 +96,25 @@ def check_content(headers: Headers) -> None:
     if not is_json and (by_browser or media not in UNNAMED):
         raise GatewayRefusal(
             "MEDIA_UNSUPPORTED",
-            f"the body is {media or 'of no type'}; send JSON with Content-Type: {JSON}",
-            {"content_type": media},
+            f"the body is {media[:SHOWN_MAX] or 'of no type'}; send JSON with Content-Type: {JSON}",
+            {"content_type": media[:SHOWN_MAX]},
         )
     if coding not in ("", "identity"):
         raise GatewayRefusal(
-            "MEDIA_UNSUPPORTED", f"the body is encoded as {coding}; send it as it is",
-            {"content_type": media},
+            "MEDIA_UNSUPPORTED",
+            f"the body is encoded as {coding[:SHOWN_MAX]}; send it as it is",
+            {"content_type": media[:SHOWN_MAX]},
         )  # fmt: skip
 
 
-def check_single(headers: Headers) -> None:
+def check_single(headers: Headers, version: str) -> None:
     """Refuse what others on the way may understand in another way."""
-    twice = next((name for name in SINGLE if len(headers.getlist(name)) > 1), "")
+    twice = next((name for name in SINGLE if name.lower() in headers.twice), "")
     why = f"it has the header {twice} twice; send one of them" if twice else ""
     if "content-length" in headers and "transfer-encoding" in headers:
         why = "it has Content-Length and Transfer-Encoding; send one of them"
+    elif version == "1.0" and "transfer-encoding" in headers:
+        why = "HTTP/1.0 knows no Transfer-Encoding; send Content-Length, or HTTP/1.1"
     if why:
         raise GatewayRefusal(
             "REQUEST_MALFORMED", f"the request means two things: {why}", {"detail": why},
@@ -129,7 +144,8 @@ def token_of(headers: Headers) -> str:
 def check_host(headers: Headers, settings: Settings) -> None:
     """A page of anywhere may give its own name the address of this machine, and then read from
     here what it likes: such a name is not ours."""
-    name = _host(headers.get("host", ""))
+    value = headers.get("host", "")
+    name = _host(value) if len(value) <= HOST_MAX else ""
     if settings.hosts is None or name in settings.hosts or name == "localhost" or _is_ip(name):
         return
     raise GatewayRefusal(
@@ -140,10 +156,9 @@ def check_host(headers: Headers, settings: Settings) -> None:
 
 @lru_cache(1_000)
 def _host(value: str) -> str:
-    try:
-        return (urlsplit(f"//{value}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    """The name or address; "" for what is none, which others may understand in another way."""
+    found = HOST.fullmatch(value)
+    return (found[1] or found[2]).lower().rstrip(".") if found else ""
 
 
 @lru_cache(1_000)
@@ -164,8 +179,8 @@ def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
         return {"access-control-allow-origin": origin, "vary": "origin, accept-encoding",
                 "access-control-expose-headers": EXPOSED}  # fmt: skip
     raise GatewayRefusal(
-        "FORBIDDEN", f"pages of {origin} may not call this gateway; start it with --cors-origin "
-        f"{origin} if they shall", {"origin": origin},
+        "FORBIDDEN", f"pages of {origin[:SHOWN_MAX]} may not call this gateway; start it with "
+        f"--cors-origin {origin[:SHOWN_MAX]} if they shall", {"origin": origin[:SHOWN_MAX]},
     )  # fmt: skip
 
 

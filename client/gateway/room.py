@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .problems import GatewayRefusal
@@ -44,6 +44,32 @@ class Room:
             yield
         finally:
             self.give(address, amount)
+
+    @contextmanager
+    def held(self, address: str, amount: int) -> Iterator[None]:
+        """As `taken`, for what is there already, whether there is room or not."""
+        self._held[address] = self._held.get(address, 0) + amount
+        self._total += amount
+        try:
+            yield
+        finally:
+            self.give(address, amount)
+
+    @contextmanager
+    def growing(self, address: str) -> Iterator[Callable[[int], None]]:
+        """Let an address have some more with each call of what is given, until the block ends."""
+        held = 0
+
+        def more(amount: int) -> None:
+            nonlocal held
+            self.take(address, amount)
+            held += amount
+
+        try:
+            yield more
+        finally:
+            if held:
+                self.give(address, held)
 
     def _refused(self, name: str, maximum: int, of: str, status: int) -> GatewayRefusal:
         return GatewayRefusal(

@@ -24,25 +24,62 @@ from .app import Gateway
 from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Settings
 from .problems import JSON, GatewayRefusal
 from .room import Room
+from .turns import ConnectionTurns
 from .wire import is_in
 
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
+# Files that are no connections of callers: those to the cluster, and what the loop has.
+FILES_KEPT = 100
+HEADERS_MAX = 100
+# Looked at in one turn of a connection: a body in the smallest chunks takes some 15 ms for it. And
+# what the system may keep of a connection, which is what may come at once.
+READ_BYTES, KEPT_BYTES = 8 << 10, 64 << 10
 BACKLOG = 1_024
 # Between two looks at the files of the certificate.
 RENEW_S = 5.0
 # Where h11 begins to show what came, which may be a secret.
 QUOTED = re.compile(r":? (?:bytearray\(|b?['\"])")
+# How h11 knows the end of a head; and a line that begins with a blank.
+END_OF_HEAD, GOES_ON = re.compile(rb"\n\r?\n"), re.compile(rb"\n[ \t]")
 # What a log record has by itself.
 PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
-class _Connection(H11Protocol):
-    """One that has so much time for the head of a request, and to read an answer."""
+class HeadConnection(h11.Connection):
+    """It reads no head of more lines than anybody needs, each of which takes as long as a short
+    request; and none with a line that goes on, which others take for a header of its own."""
 
-    def __init__(self, room: Room, settings: Settings, **given: Any) -> None:
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            check_head(self.trailing_data[0])
+        return super().next_event()
+
+
+def check_head(came: bytes) -> None:
+    """Refuse what came of a head; behind it there may be more."""
+    if came.count(b"\n") <= HEADERS_MAX and GOES_ON.search(came) is None:
+        return
+    end = END_OF_HEAD.search(came)
+    head = came[: end.start()] if end is not None else came
+    if head.count(b"\n") > HEADERS_MAX:
+        raise h11.RemoteProtocolError("too many headers", error_status_hint=431)
+    if GOES_ON.search(head) is not None:
+        raise h11.RemoteProtocolError("a header goes on in a second line; send it in one")
+
+
+class _Connection(H11Protocol):
+    """One that has so much time for the head of a request, and to read an answer; and that is read
+    a little at a time, in turns with others."""
+
+    def __init__(
+        self, room: Room, turns: ConnectionTurns, settings: Settings, **given: Any
+    ) -> None:
         super().__init__(**given)
-        self._room, self._proxies = room, settings.proxies
+        self.conn = HeadConnection(h11.SERVER, HEAD_BYTES)
+        self._room, self._turns, self._proxies = room, turns, settings.proxies
+        # What came and waits for its turn.
+        self._came = b""
         # Of whoever has a place.
         self._address: str | None = None
         self._begun = False
@@ -67,13 +104,31 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._address is not None:
             self._room.give(self._address)
+        self._came = b""
         self._end_after(None)
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._address is None:
+            return
+        if not self._came:
+            self._turns.add(self._address, self._work)
+        self._came += data
+        if len(self._came) > READ_BYTES:
+            self.transport.pause_reading()
+
+    def _work(self) -> None:
+        """Its turn: read some of what came."""
+        if self.transport.is_closing() or self._address is None:
+            return
+        data, self._came = self._came[:READ_BYTES], self._came[READ_BYTES:]
         super().data_received(data)
         self._look()
+        if self._came:
+            self._turns.add(self._address, self._work)
+        elif not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def on_response_complete(self) -> None:
         self._begun = False
@@ -117,8 +172,8 @@ class _Connection(H11Protocol):
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
             refused = GatewayRefusal(
                 "LIMIT_EXCEEDED",
-                f"the head of the request has over {HEAD_BYTES:,} bytes; send fewer or shorter "
-                "headers, and long values in the body",
+                f"the head of the request has over {HEAD_BYTES:,} bytes or {HEADERS_MAX} headers; "
+                "send fewer or shorter ones, and long values in the body",
                 {"limit": "head", "maximum": str(HEAD_BYTES)},
                 status=431,
             )
@@ -147,7 +202,9 @@ class Port:
     def __init__(self, app: Gateway, settings: Settings) -> None:
         limits = settings.limits
         room = Room("connections", limits.connections, limits.connections_by_address)
-        protocol = cast("type[asyncio.Protocol]", partial(_Connection, room, settings))
+        protocol = cast(
+            "type[asyncio.Protocol]", partial(_Connection, room, ConnectionTurns(), settings)
+        )
         self._server = _Server(
             uvicorn.Config(
                 app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",
@@ -166,6 +223,7 @@ class Port:
         """Listen; returns the address with its real port. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BYTES)
         self._server.config.load()
         if self._certificate is not None and self._server.config.ssl is not None:
             self._renewing = asyncio.create_task(self._certificate.renew(self._server.config.ssl))
@@ -226,6 +284,21 @@ class Certificate:
             )  # fmt: skip
         else:
             logger.info("the certificate was read again, as its files changed")
+
+
+def may_have(connections: int) -> int:
+    """Raise what this process may have open for so many; how many it may have then."""
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES_KEPT
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    least = wanted if soft == resource.RLIM_INFINITY else soft
+    return max(1, min(connections, least - FILES_KEPT))
 
 
 class _Server(uvicorn.Server):

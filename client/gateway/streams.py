@@ -17,13 +17,13 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from ...proto.v1 import event_pb2
 from ..async_client import AsyncClient
 from ..errors import FieldFault, RaftschedError, Unavailable
 from ..values import revision
+from .as_json import as_json
 from .manners import EVENTS, LINES
 from .problems import field_faults, of_error
 
@@ -148,7 +148,7 @@ def once(write: Callable[[Any], bytes], message: Message) -> bytes:
 
 
 def as_line(message: Message) -> bytes:
-    return msgspec.json.encode(MessageToDict(message)) + b"\n"
+    return msgspec.json.encode(as_json(message)) + b"\n"
 
 
 def as_events(message: Any) -> bytes:
@@ -172,7 +172,7 @@ def _shared_block(sent: bytes) -> bytes:
 
 
 def _block(event: event_pb2.Event) -> bytes:
-    data = msgspec.json.encode(MessageToDict(event))
+    data = msgspec.json.encode(as_json(event))
     return b"id: " + _place(event.revision).encode() + b"\ndata: " + data + b"\n\n"
 
 

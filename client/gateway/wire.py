@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from starlette.datastructures import Headers
+from .headers import Headers
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # W3C: version, trace, span, flags; the first two ids are not all zeros.
@@ -19,6 +19,8 @@ FORWARDED_FOR = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)"?', re.IGNORECASE)
 # Shorter answers would not become shorter.
 PACKED_BYTES = 1_024
 PACKED_LEVEL = 1
+# So much of the header that names codings is looked at.
+LIST_MAX = 1_000
 # A chain of proxies longer than this is not followed.
 HOPS_MAX = 20
 
@@ -51,10 +53,10 @@ def caller_of(peer: str, headers: Headers, trusted: Sequence[Network]) -> str:
 
 def _hops(headers: Headers) -> list[str]:
     """Who asked whom, as the proxies tell it, from the caller on; `Forwarded` counts first."""
-    forwarded = ",".join(headers.getlist("forwarded"))
+    forwarded = ",".join(headers.all("forwarded"))
     if forwarded:
         return [_bare(one) for one in FORWARDED_FOR.findall(forwarded)]
-    return [_bare(one) for one in ",".join(headers.getlist("x-forwarded-for")).split(",")]
+    return [_bare(one) for one in ",".join(headers.all("x-forwarded-for")).split(",")]
 
 
 def _bare(word: str) -> str:
@@ -90,7 +92,7 @@ def without(prefix: str, path: str) -> str:
 
 
 def takes_gzip(headers: Headers) -> bool:
-    for part in headers.get("accept-encoding", "").split(","):
+    for part in headers.get("accept-encoding", "")[:LIST_MAX].split(","):
         coding, *parameters = (word.strip().lower() for word in part.split(";"))
         if coding in ("gzip", "*"):
             return not any(re.fullmatch(r"q=0(\.0*)?", one) for one in parameters)

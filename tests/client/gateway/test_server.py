@@ -7,13 +7,16 @@ import json
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raftsched.client.gateway import app, server
+from raftsched.client.gateway import bodies, server
 from raftsched.client.gateway.config import HEAD_BYTES, Limits, Settings
+from raftsched.client.gateway.server import HEADERS_MAX, may_have
 
 from ..stage import Stage
 from ..test_calls import certify
@@ -34,6 +37,8 @@ def refusal(answer: bytes) -> tuple[int, str, Any]:
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: a\r\nX\x00y: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nX: y\r\n Transfer-Encoding: chunked\r\n\r\n0",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: y\n\tz\r\n\r\n",
     ],
 )  # fmt: skip
 async def test_what_is_no_http_is_told_so(data: bytes, gateway: Served) -> None:
@@ -81,6 +86,33 @@ async def test_a_head_that_is_too_long_is_refused_by_name(gateway: Served) -> No
     assert (status, reason, metadata["limit"]) == (431, "LIMIT_EXCEEDED", "head")
 
 
+async def test_a_head_of_more_headers_than_anybody_needs_is_refused_by_name(
+    gateway: Served,
+) -> None:
+    def head(count: int) -> bytes:
+        lines = b"".join(b"x%d:\r\n" % number for number in range(count))
+        return (
+            b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + lines + b"\r\n"
+        )
+
+    assert (await gateway.raw(head(HEADERS_MAX - 2))).startswith(b"HTTP/1.1 200")
+    status, reason, metadata = refusal(await gateway.raw(head(HEADERS_MAX + 1)))
+    assert (status, reason, metadata["limit"]) == (431, "LIMIT_EXCEEDED", "head")
+
+
+async def test_what_comes_at_once_is_looked_at_in_turns(
+    gateway: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READ_BYTES", 100)
+    body = {"name": "long", "callback_url": "https://a.example", "payload": "x" * 60_000}
+    assert (await gateway.ask("POST", "/api/v1/jobs", body)).status == 201
+    many = b"".join(
+        b"GET /v1/jobs/long HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\n" % last
+        for last in [b""] * 20 + [b"Connection: close\r\n"]
+    )
+    assert (await gateway.raw(many)).count(b"HTTP/1.1 200") == 21
+
+
 async def test_a_head_must_come_soon(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_S", 0.1)
     reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
@@ -107,7 +139,7 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_body_must_come_soon(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "BODY_S", 0.1)
+    monkeypatch.setattr(bodies, "BODY_S", 0.1)
     head = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     status, reason, _ = refusal(await gateway.raw(head + b"Content-Length: 10\r\n\r\n{"))
     assert (status, reason) == (408, "DEADLINE_PASSED")
@@ -161,15 +193,63 @@ async def test_bodies_are_bounded_together(stage: Stage) -> None:
             b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: 700000\r\n\r\n{"
         )
-        _, writer = await asyncio.open_connection(gateway.host, gateway.port)
-        writer.write(head)
+        # What is only announced takes no room.
+        slow = [await asyncio.open_connection(gateway.host, gateway.port) for _ in range(5)]
+        for _, writer in slow:
+            writer.write(head)
+        assert (await gateway.ask("POST", "/v1/jobs", {"name": "a"})).status == 400
+        _, writer = slow[0]
+        writer.write(b" " * 600_000)
         async with asyncio.timeout(20):
             while True:
                 status, reason, metadata = refusal(await gateway.raw(head + b" " * 699_999))
                 if reason == "NODE_LIMIT":
                     break
         assert (status, metadata["limit"]) == (429, "body_mb_by_address")
-        writer.close()
+        for _, writer in slow:
+            writer.close()
+
+
+async def test_answers_that_nobody_reads_are_bounded_together(stage: Stage) -> None:
+    async with serving(stage.endpoints, Settings(Limits(answers_mb=2))) as gateway:
+        for number in range(12):
+            body = {"name": f"j{number}", "callback_url": "https://a.example"}
+            body["payload"] = "x" * 60_000
+            assert (await gateway.ask("POST", "/api/v1/jobs", body)).status == 201
+        # The system takes some of them from us.
+        held = [await asyncio.open_connection(gateway.host, gateway.port) for _ in range(8)]
+        for _, writer in held:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 40)
+        async with asyncio.timeout(20):
+            while (got := await gateway.ask("GET", "/v1/jobs")).status == 200:
+                pass
+        assert (got.status, got.reason) == (429, "NODE_LIMIT")
+        assert got.error["details"][0]["metadata"]["limit"] == "answers_mb_by_address"
+        # Short ones are answered, and what is given up makes room.
+        assert (await gateway.ask("GET", "/v1/jobs?pageSize=1&filter=name%3Dnone")).status == 200
+        for _, writer in held:
+            writer.transport.abort()
+        async with asyncio.timeout(20):
+            while (await gateway.ask("GET", "/v1/jobs")).status != 200:
+                await asyncio.sleep(0.02)
+
+
+def test_so_many_connections_are_let_in_as_files_may_be_open() -> None:
+    ask = (
+        "import resource; from raftsched.client.gateway.server import may_have;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, ({}, {}));"
+        "print(may_have(500), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+
+    def told(soft: int, hard: int) -> str:
+        words = [sys.executable, "-c", ask.format(soft, hard)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert told(64, 4_000) == "500 600"
+    assert told(64, 300) == "200 300"
+    assert told(900, 4_000) == "500 900"
+    assert may_have(1) == 1
 
 
 async def test_no_answer_waits_for_a_confirmation(gateway: Served) -> None:
@@ -230,3 +310,14 @@ async def test_requests_on_one_connection_are_answered_in_order(gateway: Served)
     answer = (await gateway.raw((lines + last).encode())).decode()
     places = [answer.index(f'"path":"{path}"') for path in [*asked, "/v1/last"]]
     assert places == sorted(places)
+
+
+async def test_chunks_belong_to_http_1_1(gateway: Served) -> None:
+    """A proxy of that time would take what follows for another request."""
+    head = (
+        b"POST /v1/jobs HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    answer = await gateway.raw(head + b"0\r\n\r\nGET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert refusal(answer)[:2] == (400, "REQUEST_MALFORMED")
+    assert answer.count(b"HTTP/1.1 ") == 1

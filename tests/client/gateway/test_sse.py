@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from google.protobuf.json_format import MessageToDict
 
 from raftsched.client.gateway import streams
+from raftsched.client.gateway.as_json import as_json
 from raftsched.client.gateway.config import Limits, Settings
 from raftsched.proto.v1 import event_pb2
 
@@ -77,11 +77,11 @@ async def events(found: AsyncIterator[Block], count: int) -> list[Block]:
 def test_an_event_is_written_once_for_all_who_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
     written = list[object]()
 
-    def write(message: Any) -> dict[str, Any]:
+    def write(message: Any) -> Any:
         written.append(message)
-        return MessageToDict(message)
+        return as_json(message)
 
-    monkeypatch.setattr(streams, "MessageToDict", write)
+    monkeypatch.setattr(streams, "as_json", write)
     one = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="only-here")])
     hidden = event_pb2.WatchEventsResponse(events=[event_pb2.Event(job="only-here", flow="f")])
     first = streams.as_events(one)
