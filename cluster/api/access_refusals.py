@@ -10,8 +10,7 @@ from ..node.bootstrap_token import BOOTSTRAP
 from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
 
 NOBODY = (
-    "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the secret of an "
-    "access token"
+    "nobody says who calls; send 'authorization: Bearer SECRET' with the secret of an access token"
 )
 UNKNOWN = (
     "this secret is that of no access token, or the token has expired; ask an admin for a new one"

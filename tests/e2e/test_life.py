@@ -201,13 +201,14 @@ async def test_a_bug_while_it_starts_is_one_line_and_no_hang(tmp_path: Path) -> 
 
 
 def certificates(folder: Path, names: list[str]) -> None:
-    """An authority, and a certificate for each node and for this machine."""
+    """An authority, where there is none yet, and a certificate for each name at this machine."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    if not (folder / "ca.pem").exists():
+        openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
     for name in names:
         alternatives = f"subjectAltName=DNS:{name},DNS:localhost,IP:127.0.0.1"
         openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr",
