@@ -27,8 +27,8 @@ START_S = 20.0
 LOOK_S = 0.01
 IDLE_S = 5.0
 ALONE_S = 3.0
-# Those of a flood, each as fast as it is answered.
-FLOOD_CONNECTIONS = 64
+# What a flood may take beyond its time, to start and to end.
+FLOOD_MORE_S = 30.0
 SETTLE_S = 15.0
 Figures = dict[str, float | int]
 
@@ -129,7 +129,8 @@ async def run(folder: Path, nodes: NodeProcesses, http: Http) -> Figures:
         if http.watchers:
             found |= await watched(client, process, port, token, http)
         if http.flood_s:
-            found |= await flooded(client, nodes, port, token, http.flood_s)
+            flood = Flood(folder, port, http.flood_s)
+            found |= await flooded(client, nodes, token, flood)
         found["rss_mb"] = process.rss_mb(peak=True)
     return found
 
@@ -249,41 +250,51 @@ async def watched(
     }  # fmt: skip
 
 
-async def flooded(
-    client: AsyncClient, nodes: NodeProcesses, port: int, token: str, seconds: float
-) -> Figures:
+class Flood:
+    """Callers without a good token, in a process of their own."""
+
+    def __init__(self, folder: Path, port: int, seconds: float) -> None:
+        self.seconds = seconds
+        words = ["raftsched.chaos.bench.flood", str(port), str(seconds)]
+        self._process = Process("flood", words, folder / "flood.log")
+
+    async def play(self) -> dict[int, int]:
+        """How many were answered with what."""
+        self._process.start()
+        try:
+            limit = time.monotonic() + self.seconds + FLOOD_MORE_S
+            while self._process.alive and time.monotonic() < limit:
+                await asyncio.sleep(10 * LOOK_S)
+            if self._process.code != 0:
+                raise ProcessFailed(f"the flood failed:\n{self._process.tail()}")
+        finally:
+            await asyncio.to_thread(self._process.kill)
+        answered = json.loads(self._process.log.read_text().splitlines()[-1])
+        return {int(status): count for status, count in answered.items()}
+
+
+async def flooded(client: AsyncClient, nodes: NodeProcesses, token: str, flood: Flood) -> Figures:
     """Callers without a token ask as fast as they can, beside a job that is due each second."""
     worker = Worker(nodes.endpoints, token=token, insecure=True)
     worker.handler("tick")(tick)
     working = asyncio.create_task(worker.serve())
     await client.jobs.create("tick", handler="tick", schedule=cron("* * * * * *"))
-    before, answered = await client.cluster.status(), dict[int, int]()
-    until = time.monotonic() + seconds
-
-    async def flood() -> None:
-        caller = HttpConnection(port)
-        while time.monotonic() < until:
-            try:
-                status = await caller.ask("GET", "/v1/jobs")
-            except (OSError, asyncio.IncompleteReadError):
-                status = 0
-                caller.close()
-            answered[status] = answered.get(status, 0) + 1
-        caller.close()
-
-    await asyncio.gather(*(flood() for _ in range(FLOOD_CONNECTIONS)))
+    before, began = await client.cluster.status(), time.time_ns()
+    answered = await flood.play()
     after = await client.cluster.status()
     late = [
         (one.message.start_time.ToNanoseconds() - one.message.due_time.ToNanoseconds()) / 1e6
         async for one in client.jobs.history("tick")
-        if one.message.HasField("start_time")
+        if one.message.HasField("start_time") and one.message.due_time.ToNanoseconds() >= began
     ]
     worker.stop()
     with suppress(RaftschedError):
         await working
     return {
-        "flood_per_s": round(sum(answered.values()) / seconds),
-        "flood_refused": answered.get(401, 0), "flood_broken": answered.get(0, 0),
+        "flood_per_s": round(sum(answered.values()) / flood.seconds),
+        "flood_refused": answered.get(401, 0) + answered.get(429, 0),
+        "flood_served": sum(answered.get(status, 0) for status in (200, 201)),
+        "flood_broken": answered.get(0, 0),
         "flood_runs": len(late), "flood_leader_changes": after.term - before.term,
         "flood_late_p50_ms": round(percentile(late, 0.5), 1),
         "flood_late_p99_ms": round(percentile(late, 0.99), 1),

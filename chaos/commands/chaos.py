@@ -198,7 +198,8 @@ def show_hostile(figures: dict[str, Any]) -> None:
     for attack in figures.pop("attacks"):
         click.echo(f"{attack['verdict']:>7}  {attack['name']:<32} {attack['calls']:>7} calls, "
                    f"{attack['leader_changes']} elections, late {attack['lateness_ms']['max']} ms, "
-                   f"+{attack['rss_mb_growth']} MiB")  # fmt: skip
+                   f"+{attack['rss_mb_growth']} MiB, "
+                   f"HTTP {attack['gateway']['max_ms']} ms")  # fmt: skip
         for words in attack.get("wrong", ()):
             click.echo(f"{'':>9}{words}")
     for key, value in figures.items():

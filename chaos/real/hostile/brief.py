@@ -20,6 +20,8 @@ class AttackBrief(msgspec.Struct, frozen=True):
     nodes: tuple[tuple[str, str, str], ...]
     # By role: editor, worker, viewer, admin.
     tokens: dict[str, str]
+    # Where the gateway beside the first node listens.
+    gateway: str = ""
 
 
 class AttackFindings(msgspec.Struct):

@@ -8,7 +8,9 @@ from typing import Any
 
 from ...percentile import percentile
 from ..lateness import TimeSpans
+from . import judge_gateway
 from .brief import AttackFindings
+from .judge_gateway import Asked
 
 # After a change that the harness made itself, terms may move for so long.
 SETTLE_S = 3.0
@@ -27,6 +29,9 @@ class HostileLimits:
     p99_ms: float = 20.0
     max_ms: float = 500.0
     rss_mb: float = 150.0
+    # Of the gateway: what it holds, and how soon somebody honest is answered through it.
+    gateway_mb: float = 400.0
+    http_ms: float = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,10 @@ class Sight:
     ended: float = 0.0
     # Runs of the bystander's that were due and never began.
     never: int = 0
+    # Of the gateway: what it held, who honest asked it, and jobs made through it that are gone.
+    gateway_memory: list[Memory] = field(default_factory=list)
+    gateway_asked: list[Asked] = field(default_factory=list)
+    gateway_lost: int = 0
 
 
 def elections(sight: Sight, began: float, ended: float, *, foreign: bool = False) -> int:
@@ -191,6 +200,9 @@ def verdict(sight: Sight, limits: HostileLimits, violations: Iterable[str]) -> d
     if grown > limits.rss_mb:
         wrong.append(f"a node grew by {grown} MiB")
     wrong += [words for _, words in sight.deaths]
+    wrong += judge_gateway.wrong(sight, sight.began, sight.ended, limits)
+    if sight.gateway_lost:
+        wrong.append(f"{sight.gateway_lost} jobs that were made through the gateway are gone")
     if sight.never:
         wrong.append(f"{sight.never} runs of the bystander never began")
     if sight.played and sight.ended - sight.began > 5 and not sight.starts:
@@ -208,6 +220,7 @@ def verdict(sight: Sight, limits: HostileLimits, violations: Iterable[str]) -> d
         "lateness_raw_ms": spread(lateness(sight, sight.began, sight.ended, raw=True)),
         "starts": len(late),
         "rss_mb_growth": grown,
+        "gateway": judge_gateway.gateway(sight, sight.began, sight.ended),
         "busy_share": share(sight, sight.busy),
         "attacks": attacks,
     }
@@ -234,6 +247,7 @@ def attack(sight: Sight, played: Played, limits: HostileLimits) -> dict[str, Any
         wrong.append(f"a run was late by {late['max']:.0f} ms")
     if grown > limits.rss_mb:
         wrong.append(f"a node grew by {grown} MiB")
+    wrong += judge_gateway.wrong(sight, played.began, ended, limits)
     return {
         "name": played.name,
         "number": played.number,
@@ -247,6 +261,7 @@ def attack(sight: Sight, played: Played, limits: HostileLimits) -> dict[str, Any
         "lateness_ms": late,
         "rss_mb_growth": grown,
         "answer_ms": answer(sight, played.began, ended),
+        "gateway": judge_gateway.gateway(sight, played.began, ended),
         **({"figures": played.found.figures} if played.found.figures else {}),
         "verdict": "failed" if wrong else "ok",
         **({"wrong": wrong} if wrong else {}),

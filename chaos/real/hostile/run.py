@@ -18,6 +18,8 @@ from ..history import Seen
 from ..load import Load
 from ..run import DUE_S, EDGE_MS, finish
 from ..verdict import DOUBLED, LOST
+from .gateway_watch import SPACE
+from .hands import names as names_of
 from .judge import HostileLimits, Played, verdict
 from .stand import Say, Stand
 from .table import ATTACKS, Attack
@@ -82,6 +84,7 @@ async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
             await load.stop()
             await asyncio.sleep(max(0.0, load.last_due_ms / 1000 + DUE_S - time.time()))
             await finish(arena, client, from_ms, say)
+            stand.sight.gateway_lost = len(stand.gateway.made - await names_of(client, SPACE))
         for task in (machines, watching):
             if task.done():
                 task.result()

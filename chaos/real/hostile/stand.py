@@ -8,6 +8,7 @@ import resource
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 
 from ....client import AsyncClient, RaftschedError
 from ....cluster.local.nodes import NodeProcess, NodeProcesses, ProgramOf, free_addresses
-from ....cluster.local.ports import free_ports
+from ....cluster.local.ports import LOOPBACK, free_ports
 from ....cluster.local.process import Process, ProcessFailed
 from ....cluster.node.bootstrap_token import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
@@ -26,6 +27,7 @@ from ..worker import TOKEN
 from .attack import LIMIT, Attack
 from .brief import AttackBrief, AttackFindings
 from .field import LOAD_CALL_S
+from .gateway_watch import GatewayWatch
 from .judge import HighestTerm, Memory, Played, Sight, Start, elections
 
 VICTIM, PULSES = "victim", 10
@@ -39,14 +41,17 @@ Role = options_pb2.Role
 
 
 class Plain:
-    """No links between: the nodes as they are."""
+    """No links between: the nodes as they are, the first of them with a gateway beside it."""
 
     pid = 0
 
     def nodes(
         self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf
     ) -> NodeProcesses:
-        return NodeProcesses(folder, free_addresses(count), settings=settings, program=program)
+        addresses = free_addresses(count)
+        first, (port,) = next(iter(addresses)), free_ports(1)
+        addresses[first] = replace(addresses[first], gateway=f"{LOOPBACK}:{port}")
+        return NodeProcesses(folder, addresses, settings=settings, program=program)
 
     async def start(self) -> None:
         """There is nothing to start."""
@@ -132,6 +137,7 @@ class Stand:
         self.arena = Guarded(folder, seed)
         self.injector = Injector(self.arena)
         self.sight = Sight()
+        self.gateway = GatewayWatch(self)
         # Whoever has a hand on the nodes has them alone.
         self.hands = asyncio.Lock()
         self.numbers = 0
@@ -185,6 +191,7 @@ class Stand:
             tasks.create_task(self._watch_memory())
             tasks.create_task(self.tend())
             tasks.create_task(self._watch_others())
+            tasks.create_task(self.gateway.watch())
 
     async def _watch_terms(self, node: NodeProcess) -> None:
         async with self.arena.client(node.client, 1.0) as client:
@@ -307,7 +314,10 @@ class Stand:
             tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
         nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
         seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds + LOAD_CALL_S
-        return AttackBrief(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
+        return AttackBrief(
+            attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens,
+            self.gateway.address,
+        )  # fmt: skip
 
     async def send(self, attack: Attack, brief: AttackBrief) -> AttackFindings:
         """The attacker's process, until it ends or is ended."""

@@ -15,6 +15,9 @@ from . import (
     sockets,
     tenants,
     times,
+    web_bodies,
+    web_lines,
+    web_requests,
 )
 from .attack import ATTACKS as ATTACKS
 from .attack import Attack as Attack
@@ -31,6 +34,9 @@ MODULES = (
     times,
     loops,
     questions,
+    web_lines,
+    web_requests,
+    web_bodies,
     hands,
     alone,
 )

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from raftsched.chaos.real.hostile import http2
+from raftsched.chaos.real.hostile import http2, web_requests
 from raftsched.chaos.real.hostile.brief import AttackFindings
+from raftsched.chaos.real.hostile.http1 import request
 from raftsched.chaos.real.hostile.judge import (
     HighestTerm,
     HostileLimits,
@@ -21,6 +22,7 @@ from raftsched.chaos.real.hostile.judge import (
     Start,
     verdict,
 )
+from raftsched.chaos.real.hostile.judge_gateway import Asked
 from raftsched.chaos.real.hostile.run import HostileOptions, chosen
 from raftsched.chaos.real.hostile.table import ATTACKS
 
@@ -29,7 +31,8 @@ SHORT_S = 400
 # What costs little and is refused at the door.
 CHEAP = (
     "refused-calls", "nested-bodies", "unknown-methods", "admin-calls", "secrets-shown",
-    "others-things", "connections-that-come-and-go",
+    "others-things", "connections-that-come-and-go", "http-smuggling", "http-hosts-and-origins",
+    "http-event-ids", "http-old",
 )  # fmt: skip
 
 
@@ -42,6 +45,8 @@ def calm() -> Sight:
     sight.played = [
         Played("refused-calls", "P1", 105.0, 110.0, AttackFindings(calls=10, refused=10))
     ]
+    sight.gateway_asked = [Asked(100 + 0.2 * n, 100.005 + 0.2 * n, 200 + n % 2) for n in range(99)]
+    sight.gateway_memory = [Memory(100 + n, "gateway", 9, 80 + n) for n in range(20)]
     return sight
 
 
@@ -180,6 +185,51 @@ def test_a_broken_promise_and_a_bystander_that_starved_are_failures() -> None:
     skipped = calm()
     skipped.never = 1
     assert judged(skipped)["verdict"] == "failed"
+
+
+def test_what_the_gateway_did_for_others_is_judged_in_each_attack() -> None:
+    found = judged(calm())
+    assert found["gateway"] == {
+        "asked": 99, "p50_ms": 5.0, "max_ms": 5.0, "raw_max_ms": 5.0, "rss_mb": 99,
+    }  # fmt: skip
+    assert found["attacks"][0]["gateway"]["asked"] == 28
+    slow = calm()
+    slow.gateway_asked.append(Asked(106.0, 109.0, 200))
+    assert judged(slow)["attacks"][0]["wrong"] == [
+        "an honest call through the gateway took 3000 ms"
+    ]
+    refused = calm()
+    refused.gateway_asked += [Asked(106.0, 106.1, 429), Asked(107.0, 107.1, 0)]
+    assert "1 with nothing, 1 with 429" in judged(refused)["attacks"][0]["wrong"][0]
+    grown = calm()
+    grown.gateway_memory.append(Memory(106.0, "gateway", 9, 900))
+    found = judged(grown)
+    assert found["verdict"] == "failed"
+    assert found["attacks"][0]["wrong"] == ["the gateway held 900 MiB"]
+    lost = calm()
+    lost.gateway_lost = 2
+    assert judged(lost)["wrong"] == ["2 jobs that were made through the gateway are gone"]
+
+
+def test_a_gateway_that_waits_for_a_new_leader_is_not_blamed() -> None:
+    sight = calm()
+    sight.ours = [(105.9, 106.4)]
+    sight.gateway_asked.append(Asked(106.0, 108.0, 503))
+    assert judged(sight)["verdict"] == "ok"
+
+
+def test_shapes_that_mean_two_things_are_as_they_are_sent() -> None:
+    made = web_requests.shapes(b"GET /inner")
+    assert len(made) > 25
+    for name, data in made.items():
+        head = data.partition(b"\r\n\r\n")[0]
+        assert b"HTTP/1." in head, name
+        # The inner request is whole, wherever it stands.
+        assert b"GET /inner" in data, name
+    assert made["two lengths"].endswith(b"Content-Length: 10\r\n\r\nGET /inner")
+    assert request("GET", "/x", token="t", host="h") == (
+        b"GET /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer t\r\n\r\n"
+    )
 
 
 def test_frames_and_headers_are_those_of_the_standards() -> None:
