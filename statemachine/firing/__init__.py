@@ -1,6 +1,6 @@
 """What is due happens: timers are looked at, and scheduled times get their outcome.
 
-Timers are looked at oldest first. A job whose scheduled time is due gets, in one change: the run
+Timers are looked at oldest first, and of one instant those of runs. A job whose scheduled time is due gets, in one change: the run
 (or the reason why there is none), the entry in the ledger, and its next time. There is no instant
 between these at which a crash could lose or double anything.
 

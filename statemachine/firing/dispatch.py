@@ -38,6 +38,7 @@ LOST = worker_pb2.Stop.KIND_LOST
 # One timer of a job may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
 LATER_BYTE = keys.LATER >> 56  # With which the instants of timers of what can wait begin.
+RUN_BYTE = keys.WAKE_RUN[0]
 AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them are due now.
 
 
@@ -55,8 +56,9 @@ def fire_timers(view: View, request: FireTimers, actor: str) -> WorkDone:
     _mark(view, behind, later=later)
     if later:
         due += _just_set(view)
-    elif fresh:
-        due = _alternating(fresh, due)
+    else:
+        due = _ends_first(due)
+        due = _alternating(fresh, due) if fresh else due
     if due:
         ledger.index(view)
     for done, key in enumerate(due):
@@ -73,6 +75,14 @@ def fire_timers(view: View, request: FireTimers, actor: str) -> WorkDone:
             if view.ended is not None:
                 effects.carry_out(view)
     return WorkDone(len(due), more, fresh_from)
+
+
+def _ends_first(due: list[bytes]) -> list[bytes]:
+    """Of what is due at one instant the runs first: one whose time is up then takes no place that
+    another needs, such as in a quota."""
+    if RUN_BYTE not in {key[9] for key in due}:
+        return due
+    return sorted(due, key=lambda key: (key[:9], key[9] != RUN_BYTE))
 
 
 def _fresh(

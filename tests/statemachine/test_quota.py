@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.tenants import namespaces
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine
@@ -168,3 +168,23 @@ def test_the_usage_shows_what_counts(machine: Machine) -> None:
 
     assert shown.usage.live_runs == 1
     assert machine.run(waits).later
+
+
+@pytest.mark.parametrize("late_ms", [0, 5, MINUTE_MS // 2])
+def test_a_run_whose_time_is_up_takes_no_place_of_what_is_due(
+    machine: Machine, late_ms: int
+) -> None:
+    """It ended in the very change in which the other was SKIPPED_QUOTA for it."""
+    limit(machine, 1)
+    deadline = job_pb2.MisfirePolicy(start_deadline=duration(HOUR_MS))
+    machine.create("waits", misfire=deadline)
+    machine.create("hourly", cron="0 * * * *")
+    machine.trigger("waits")
+
+    machine.advance(HOUR_MS + late_ms)
+    machine.fire()
+
+    [entry] = machine.ledger("hourly").values()
+    assert entry.outcome == run_pb2.OUTCOME_RAN
+    assert [run.outcome for run in machine.ended("waits")] == [run_pb2.OUTCOME_SKIPPED_DEADLINE]
+    machine.check()
