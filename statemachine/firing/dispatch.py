@@ -35,6 +35,7 @@ Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
 Attempt = run_pb2.Attempt
 LOST = worker_pb2.Stop.KIND_LOST
+ACTIVE = next_time.ACTIVE
 # One timer of a job may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
 LATER_BYTE = keys.LATER >> 56  # With which the instants of timers of what can wait begin.
@@ -209,24 +210,8 @@ def _wake_job(view: View, jid: int, is_later: bool) -> None:
     job = view.jobs.get(jid) or view.job(jid)
     state = view.change_state(job)
     state.timer_at_ms = 0
-    if state.state == next_time.BROKEN:
+    if (state.state != ACTIVE or state.delete_at_ms) and not _goes_on(view, job, is_later):
         return
-    if 0 < state.delete_at_ms <= view.now_ms and next_time.over(state):
-        if not is_later:
-            timers.set_job(view, job, keys.LATER | view.now_ms)
-            return
-        job_deletion.begin(view, job)
-    if state.state == next_time.DELETING:
-        job_deletion.step(view, job)
-        return
-    if state.state == next_time.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
-        state.state = next_time.ACTIVE
-        state.pause_reason = ""
-        state.pause_until_ms = 0
-        resume.begin(view, job)
-        definition = view.change_definition(job)
-        definition.version += 1
-        definition.updated_at_ms = view.now_ms
     if state.held and not _has_room(view, job):
         # What is due now would replace a run that was not given the room that it came for.
         timers.set_job(view, job, view.now_ms)
@@ -240,6 +225,31 @@ def _wake_job(view: View, jid: int, is_later: bool) -> None:
     if state.ledger_purge_at_ms or not state.live:
         _plan_purge(view, job)
     next_time.reschedule(view, job, left_out_ms)
+
+
+def _goes_on(view: View, job: Job, is_later: bool) -> bool:
+    """Whether a job is not set aside, nor goes: one whose time is over begins to, and one that was
+    paused until now fires again."""
+    state = view.change_state(job)
+    if state.state == next_time.BROKEN:
+        return False
+    if 0 < state.delete_at_ms <= view.now_ms and next_time.over(state):
+        if not is_later:
+            timers.set_job(view, job, keys.LATER | view.now_ms)
+            return False
+        job_deletion.begin(view, job)
+    if state.state == next_time.DELETING:
+        job_deletion.step(view, job)
+        return False
+    if state.state == next_time.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
+        state.state = next_time.ACTIVE
+        state.pause_reason = ""
+        state.pause_until_ms = 0
+        resume.begin(view, job)
+        definition = view.change_definition(job)
+        definition.version += 1
+        definition.updated_at_ms = view.now_ms
+    return True
 
 
 def _wake_backlog(view: View, jid: int) -> None:
@@ -297,7 +307,12 @@ def fire_due(view: View, job: Job) -> None:
                 continue
         elif (
             (late_ms := now_ms - due_ms) > job.definition.template.grace_ms
-            or (late_ms and _may_be_choice(late_ms, job.definition) and _is_choice(view, job))
+            or (
+                late_ms
+                and not state.once
+                and _may_be_choice(late_ms, job.definition)
+                and _is_choice(view, job)
+            )
             or (state.backlog and catch_up.comes_behind(view, job))
         ) and catch_up.decide(view, job):
             continue
@@ -336,7 +351,7 @@ def _may_be_choice(late_ms: int, job: JobRecord) -> bool:
 
 def _is_choice(view: View, job: Job) -> bool:
     """Whether more than one time is due, so that they are decided on together."""
-    if job.state.once or not overlap.room(job):
+    if not overlap.room(job):
         return False
     plan = next_time.plan_of(view, job)
     following = next_scheduled(plan, job.state.next_scheduled_at_ms)

@@ -367,9 +367,8 @@ class View:
         for jid, key, state_key in zip(missing, definitions, states, strict=True):
             if key in records and state_key in records:
                 definition, state = records.pop(key), records.pop(state_key)
-                assert isinstance(definition, JobRecord)
-                assert isinstance(state, StateRecord)
-                jobs[jid] = Job(jid, definition, state, state_key, jid >> keys.SERIAL_BITS)
+                # A table has one kind of record.
+                jobs[jid] = Job(jid, definition, state, state_key, jid >> keys.SERIAL_BITS)  # type: ignore[arg-type]
 
     def read_ahead(self, found: list[bytes], kind: type[AnyRecord]) -> None:
         """Read records of one table that will be needed, given their keys in order.

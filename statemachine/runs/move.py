@@ -30,7 +30,14 @@ from ..model.phases import (
     SUCCEEDED,
     name,
 )
-from ..model.record import KeyRecord, LaneRecord, QueueRecord, RunRecord, SessionRecord
+from ..model.record import (
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+)
 from ..model.view import View
 from ..tenants import namespaces
 from . import history, lanes, slots, wait_queues
@@ -236,8 +243,9 @@ LET_GO = {
 }
 
 
-def end(view: View, run: Run, record: RunRecord, to: int) -> None:
-    """Move a run to an end. `record` is what `View.end_run` has given."""
+def end(view: View, run: Run, record: RunRecord, to: int) -> StateRecord:
+    """Move a run to an end; the state of its job, which was taken for that. `record` is what
+    `View.end_run` has given."""
     if to not in NEXT[record.phase] or to not in ENDS:
         raise _no_such(run, to)
     LET_GO[record.phase](view, run, record)
@@ -261,6 +269,7 @@ def end(view: View, run: Run, record: RunRecord, to: int) -> None:
         assert to == CANCELLED, to
     record.purge_at_ms = history.purge_at(view, run)
     history.archive(view, run)
+    return state
 
 
 def set_back(view: View, run: Run, back_ms: int) -> None:

@@ -56,13 +56,14 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     if run is None or run.record.token != result.token or run.record.phase != LEASED:
         return recorded.judge(view, place, run, result)
     kind = result.WhichOneof("end")
-    if result.HasField("notes") and (wrong := _wrong_notes(view, run, result)) is not None:
+    has_notes = result.HasField("notes")
+    if has_notes and (wrong := _wrong_notes(view, run, result)) is not None:
         return wrong
     if kind == "success":
-        return _succeed(view, run, result)
+        return _succeed(view, run, result, has_notes=has_notes)
     wrong = _wrong_end(kind, result)
     if wrong is None:
-        if result.HasField("notes"):
+        if has_notes:
             carried.put(view, run, None, result.notes.labels)
         _note_log(view, view.change_run(run), result.log_tail)
         if kind == "failure":
@@ -95,12 +96,14 @@ def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejecti
     return rejection.Refused.of(faults).rejection if faults else None
 
 
-def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejection | None:
+def _succeed(
+    view: View, run: Run, result: worker_pb2.Result, *, has_notes: bool
+) -> rejection.Rejection | None:
     success = result.success
     has_result = success.HasField("result")
     if has_result and (wrong := _wrong_payload(success.result)) is not None:
         return wrong
-    if result.HasField("notes"):
+    if has_notes:
         warning = result.notes.warning[: limits.WARNING_CHARS]
         carried.put(view, run, None, result.notes.labels, warning)
         if warning:

@@ -72,8 +72,7 @@ def end_as(view: View, run: Run, record: RunRecord, to: int) -> None:
     if triggers:
         # What comes of that is an effect, and stands beside the record.
         record.exempt |= RunRecord.CARRIES
-    move.end(view, run, record, to)
-    state = view.change_state(job)
+    state = move.end(view, run, record, to)
     if state.parked or record.limit_key:
         admission.has_left(view, run)
     usage = view.usages[job.namespace]
