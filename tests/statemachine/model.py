@@ -62,6 +62,8 @@ class Run:
     is_backfilled: bool = False
     state: str = "PENDING"
     held: bool = False
+    # Held for the resume of its job.
+    halted: bool = False
     ready_ms: int = 0
     # Its turn, while it is ready to be leased.
     turn: int | None = None
@@ -209,6 +211,8 @@ class Model:
         self.serve_ms = 0
         # Runs under way of jobs that were deleted.
         self.leaving = 0
+        # Runs that have ended, as others have not heard yet.
+        self.ends: list[Run] = []
 
     # What users do.
 
@@ -357,6 +361,7 @@ class Model:
         for run in sorted((r for r in held if r.state == "RUNNING"), key=lambda run: run.token):
             if run.worker == worker:
                 self._attempt_failed(run, False, 0)
+                self.carry_out()
 
     # What the clock does.
 
@@ -375,7 +380,10 @@ class Model:
         # What can wait has a line of its own, behind all that is due; what comes into it meanwhile
         # goes behind.
         line = self._line()
-        for at_ms, _, _, fire, wakes in sorted(due, key=lambda item: item[:3]):
+        # Of what is due at one instant runs go first.
+        for at_ms, _, _, fire, wakes in sorted(
+            due, key=lambda one: (one[0], one[1] != "R", one[2])
+        ):
             # Something that fired before may have moved it.
             if wakes() == at_ms:
                 fire()
@@ -385,17 +393,24 @@ class Model:
             self.leaving = 0
             self._wake_quota()
         for _, kind, uid in line or self._line():
-            if kind == "Q":
-                self._serve_quota()
-            for job in [job for job in self.jobs.values() if kind == "K" and job.uid == uid]:
-                job.catch_up_ms = 0
-                if not job.paused:
-                    self._release(job)
+            jobs = [job for job in self.jobs.values() if job.uid == uid]
+            self._serve(kind, jobs[0] if jobs else None)
             self.settle()
         return bool(due or line or self._line())
 
+    def _serve(self, kind: str, job: Job | None) -> None:
+        """The turn of one has come that can wait."""
+        if kind == "Q":
+            self._serve_quota()
+        elif kind == "K" and job is not None:
+            job.catch_up_ms = 0
+            if not job.paused:
+                self._release(job)
+
     def settle(self) -> list[tuple[int, str, int]]:
-        """Backlogs that come into the line of what can wait; those of them that are due."""
+        """What ends bring about; then the backlogs that come into the line of what can wait: those
+        of them that are due."""
+        self.carry_out()
         begun = []
         for job in self.jobs.values():
             if job.paused or not job.backlog or not job.backlog[0].release_ms:
@@ -471,6 +486,7 @@ class Model:
             for run in job.live():
                 if 0 < self._run_wakes(run) <= self.now_ms:
                     self._wake_run(run)
+            self.carry_out()
 
     def _is_left_out(self, job: Job, at_ms: int) -> bool:
         """Whether it has its outcome, or gets it at another instant."""
@@ -618,7 +634,7 @@ class Model:
 
     def _serve_one(self, job: Job) -> None:
         if self._let_held_go(job):
-            held = any(run.held for run in job.live())
+            held = any(self._may_go(run) for run in job.live())
             if job.backlog or (held and self._is_room(job)):
                 self._wait_for_quota(job)
         elif job.backlog and not job.backlog[0].release_ms:
@@ -630,7 +646,7 @@ class Model:
         if not self._is_room(job):
             return False
         for run in job.live():
-            if run.held and not 0 < self._start_deadline(run) <= self.now_ms:
+            if self._may_go(run) and not 0 < self._start_deadline(run) <= self.now_ms:
                 self._ready(run)
                 return True
         return False
@@ -723,13 +739,23 @@ class Model:
     def _make_room(self, job: Job, verdict: str) -> bool:
         if verdict in ("hold newest", "replace"):
             for run in job.live():
-                if run.is_backfilled or (run.serial and verdict == "hold newest"):
+                is_wanted = run.serial > 0 and verdict == "hold newest"
+                if is_wanted or not self._gives_way(run):
                     continue
                 if run.held:
                     self._drop(run, "REPLACED")
                 elif verdict == "replace" and run.state in LIVE:
                     self.cancel(run)
         return verdict == "hold" or (verdict != "go" and job.under_way() > 0)
+
+    def _gives_way(self, run: Run) -> bool:
+        """Whether a newer one may take its place."""
+        return not run.is_backfilled
+
+    @staticmethod
+    def _may_go(run: Run) -> bool:
+        """Whether it is held for what an end brings."""
+        return run.held and not run.halted
 
     def _is_room(self, job: Job) -> bool:
         under_way, limit = job.under_way(), job.spec.overlap_limit
@@ -755,7 +781,7 @@ class Model:
             self._end(run, "CANCELLED")
             return
         spec = run.job.spec
-        if fatal or spec.at_most_once or run.attempt >= spec.max_attempts:
+        if fatal or spec.at_most_once or self._attempts(run) >= spec.max_attempts:
             self._end(run, "FAILED")
             return
         self._unlease(run)
@@ -764,6 +790,10 @@ class Model:
         else:
             self._ready(run)
 
+    def _attempts(self, run: Run) -> int:
+        """How many have been made."""
+        return run.attempt
+
     def _drop(self, run: Run, outcome: str) -> None:
         if not run.serial:
             run.job.ledger[run.scheduled_ms] = outcome
@@ -771,11 +801,21 @@ class Model:
         self._end(run, "SKIPPED")
 
     def _end(self, run: Run, state: str) -> None:
-        job = run.job
-        run.state, run.held, run.turn = state, False, None
+        run.state, run.held, run.halted, run.turn = state, False, False, None
         run.retry_ms = run.cancel_ms = run.deadline_ms = 0
         self._wake_quota()
-        waiting = any(other.held for other in job.live())
+        self.ends.append(run)
+
+    def carry_out(self) -> None:
+        """What waited for ends goes on; what ends thereby stands behind."""
+        while self.ends:
+            ends, self.ends = self.ends, []
+            for run in ends:
+                self._go_on(run.job)
+                self._notify(run)
+
+    def _go_on(self, job: Job) -> None:
+        waiting = any(self._may_go(other) for other in job.live())
         if waiting and self._is_room(job):
             if self._is_full() or self.quota_waits:
                 self._wait_for_quota(job)
@@ -784,6 +824,9 @@ class Model:
                 self._let_held_go(job)
         if job.backlog and not job.backlog[0].release_ms:
             job.backlog[0].release_ms = self.now_ms
+
+    def _notify(self, run: Run) -> None:
+        """Nobody waits for this one."""
 
 
 def _first(*instants_ms: int) -> int:

@@ -1,26 +1,17 @@
-"""Random flows, played by the rules and by a slow model written from the contract (job.proto's
-Upstream and Dependency, flow.proto), come out the same.
+"""Random flows, played by the rules and by a slow model of the contract, come out the same.
 
-The model knows nothing of tables, counters or steps in time: it looks at all jobs of a flow until
-nothing changes. Set RAFTSCHED_EXAMPLES to play more than the usual number.
+First flows alone: what their conditions, ends and dead letters come to. Then flows among all that
+may happen to jobs: schedules, quotas, pauses, edits, backfills, outages. Set RAFTSCHED_EXAMPLES to
+play more than the usual number, and RAFTSCHED_SEED to play those of a seed again.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.rejection import Rejection
@@ -29,92 +20,15 @@ from raftsched.statemachine.model.request import Report
 
 from .asking import ask
 from .driver import Machine, job_of
+from .flow_model import Flow, FlowModel, Order
+from .histories import CommonHistory, order, play, run_id, specs
+from .model import LIVE, Model, Run, Spec
 from .world import ALLOW
 
-EXAMPLES = int(os.environ.get("RAFTSCHED_EXAMPLES", "40"))
 NAMES = ("a", "b", "c", "d", "e", "f")
 ONCE = job_pb2.RetryPolicy(max_attempts=1)
 CONDITIONS = ("SUCCESS", "FAILURE", "ANY_END")
-MET = {
-    "SUCCESS": {"SUCCEEDED"},
-    "FAILURE": {"FAILED"},
-    "ANY_END": {"SUCCEEDED", "FAILED", "CANCELLED"},
-}
-ENDS = {"SUCCEEDED", "FAILED", "CANCELLED"}
-
-
-@dataclass
-class Order:
-    """A job: what it waits for, and whether one of these is enough."""
-
-    upstream: dict[str, str] = field(default_factory=dict)
-    is_any: bool = False
-
-
-@dataclass
-class Flow:
-    """The runs of one flow by job: PENDING, or how they ended."""
-
-    orders: dict[str, Order]
-    root: str
-    runs: dict[str, str] = field(default_factory=dict)
-    # How they ended last: one that was requeued counts as before until it ends anew.
-    ends: dict[str, str] = field(default_factory=dict)
-    cannot: set[str] = field(default_factory=set)
-    # Those of whose upstream one was over at some time: before, nobody has looked at them.
-    told: set[str] = field(default_factory=set)
-
-    def reached(self) -> set[str]:
-        """The jobs that the root's run leads to, itself included."""
-        found = {self.root}
-        for name, order in self.orders.items():  # Upstream stands before downstream.
-            if found & set(order.upstream):
-                found.add(name)
-        return found
-
-    def settle(self) -> None:
-        """Begin what may begin, and note what can no longer, until nothing changes."""
-        before = -1
-        while before != len(self.runs) + len(self.cannot):
-            before = len(self.runs) + len(self.cannot)
-            for name in sorted(self.reached() - {self.root} - set(self.runs) - self.cannot):
-                self._look_at(name)
-            over = self.cannot | set(self.ends)
-            self.told |= {name for name in self.reached() if over & set(self.orders[name].upstream)}
-
-    def _look_at(self, name: str) -> None:
-        order = self.orders[name]
-        waits_for = order.upstream
-        if self.orders[self.root].upstream:
-            # It began in the middle, so what lies beside it is not waited for.
-            inside = self.reached()
-            waits_for = {job: how for job, how in waits_for.items() if job in inside}
-        seen = [self._condition(*item) for item in waits_for.items()]
-        if (any if order.is_any else all)(one is True for one in seen):
-            self.runs[name] = "PENDING"
-        elif (all if order.is_any else any)(one is False for one in seen):
-            self.cannot.add(name)
-
-    def _condition(self, upstream: str, wanted: str) -> bool | None:
-        """Whether an upstream's end is as wanted; None while nobody knows."""
-        if upstream in self.ends:
-            return self.ends[upstream] in MET[wanted]
-        # Of a job that is not in this flow no run will come, but nothing says so.
-        return False if upstream in self.cannot else None
-
-    def ended(self, name: str, state: str) -> None:
-        if name in self.ends:
-            # What could not run, and did not, is decided anew.
-            self.cannot -= Flow(self.orders, name).reached()
-        self.runs[name] = self.ends[name] = state
-        self.settle()
-
-    def requeued(self, name: str) -> None:
-        self.runs[name] = "PENDING"
-
-    def shown(self) -> dict[str, str]:
-        found = dict.fromkeys(self.told, "WAITING")
-        return found | dict.fromkeys(self.cannot, "CANNOT_RUN") | self.runs
+ENDS = {"SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED"}
 
 
 orders = st.lists(
@@ -234,11 +148,83 @@ def shown(step: flow_pb2.FlowStep) -> str:
 
 @pytest.mark.timeout(900)
 def test_flows_come_out_as_their_model_says() -> None:
-    run_state_machine_as_test(
-        Flows,
-        settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=40, deadline=None, print_blob=True,
-            derandomize="RAFTSCHED_EXAMPLES" not in os.environ,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )  # fmt: skip
+    play(Flows, 40)
+
+
+wishes = st.lists(
+    st.tuples(
+        specs,
+        st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
+        st.lists(st.sampled_from(CONDITIONS), min_size=2, max_size=2),
+        st.booleans(),
+    ),
+    min_size=len(NAMES), max_size=len(NAMES),
+)  # fmt: skip
+
+
+class FlowHistories(CommonHistory):
+    """Jobs of which some wait for others, whatever else happens to them."""
+
+    model: FlowModel
+
+    @staticmethod
+    def new_model() -> Model:
+        return FlowModel()
+
+    @initialize(wanted=wishes)
+    def create(self, wanted: list[tuple[Spec, list[str], list[str], bool]]) -> None:
+        for name, (spec, above, conditions, is_any) in zip(NAMES, wanted, strict=True):
+            known = self.model.orders
+            upstream = dict(
+                item for item in zip(above, conditions, strict=False) if item[0] in known
+            )
+            spec = replace(spec, key_limit=2 if spec.key else 0)
+            if upstream:
+                spec = replace(spec, every_ms=0)
+            request = order(name, spec)
+            wants = request.job.spec.upstream
+            for other, condition in upstream.items():
+                number = job_pb2.Dependency.Condition.Value(f"CONDITION_{condition}")
+                wants.jobs.add(job=other, condition=number)
+            if is_any and upstream:
+                wants.join = job_pb2.Upstream.JOIN_ANY
+            [reply] = self.machine.do_all(request)
+            if not isinstance(reply, Rejection):
+                self.model.add(name, spec, Order(upstream, is_any))
+
+    def requeueable(self) -> list[Run]:
+        return [run for run in self.runs("FAILED") if self.model.flow_of.get(run.place)]
+
+    @precondition(lambda self: self.requeueable())
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        found = sorted(self.requeueable(), key=lambda run: run.place)
+        run = data.draw(st.sampled_from(found))
+        self.machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=run_id(run)))
+        self.model.requeue(run)
+
+    def may_end_twice(self) -> set[str]:
+        again = {run_id(run) for run in self.runs(*LIVE, *ENDS) if run.place in self.model.requeued}
+        return again | super().may_end_twice()
+
+    @invariant()
+    def flows_are_the_same(self) -> None:
+        self.model.settle()
+        for place, flow in self.model.flows.items():
+            members = self.model.members[place]
+            request = flow_pb2.GetFlowRequest(flow=run_id(members[flow.root]))
+            found = ask(self.machine, request, flow_pb2.Flow)
+            assert {step.job: shown(step) for step in found.steps} == flow.shown(), place
+            runs = {step.job: step.run for step in found.steps if step.run}
+            assert runs == {name: run_id(run) for name, run in members.items()}, place
+
+
+@pytest.mark.timeout(900)
+def test_flows_among_all_else_come_out_as_their_model_says() -> None:
+    play(FlowHistories, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_more_flows_among_all_else_come_out_as_their_model_says() -> None:
+    play(FlowHistories, 400)
