@@ -4,8 +4,9 @@ S1 what was acknowledged is there; S2 each scheduled time has one outcome, and o
 no run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
 counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
 run backwards, and nobody lapses who was heard; S11 what is COALESCED has another time that stands
-for it; A1, A2, A3 and A5 no decision goes on when its time is used up; A4 nor does it walk over the
-ledger.
+for it; S12 under SKIP no run of a schedule begins beside another; S13 when the last run under way
+of a job ends one that is held goes; A1, A2, A3 and A5 no decision goes on when its time is used up;
+A4 nor does it walk over the ledger.
 
 The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
 rule what the rules wrote.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
+from ...statemachine.model.phases import HELD, WAITING
 from ...statemachine.model.record import (
     BrokenRecord,
     Change,
@@ -58,6 +60,8 @@ DECIDED = frozenset(
 )
 COALESCED = run_pb2.OUTCOME_COALESCED
 PLANTED = "planted"  # In the words of a failure that a history has on purpose.
+GOES_ON = (job_pb2.JobStatus.STATE_ACTIVE, job_pb2.JobStatus.STATE_FINISHED)
+ALONE = (job_pb2.OverlapPolicy.RULE_UNSPECIFIED, job_pb2.OverlapPolicy.RULE_SKIP)
 Place = tuple[int, int]  # The jid and the occurrence of a run.
 
 
@@ -88,6 +92,8 @@ class Judge:
         self.now_ms = 0
         self.token = 0
         self.names: dict[int, str] = {}
+        self.alone: set[int] = set()  # Jobs whose schedules begin one run at a time.
+        self.rooms: set[bytes] = set()  # Where others still give way to a run.
         self.runs: dict[Place, RunRecord] = {}
         self.fired: set[Place] = set()
         self.ended: dict[Place, RunRecord] = {}
@@ -124,6 +130,8 @@ class Judge:
         for key in change.deletes:
             if key[:1] == keys.RUN:
                 self.runs.pop(keys.run_of(key), None)
+            elif key[:1] == keys.ROOM:
+                self.rooms.discard(key)
         leases: list[tuple[int, Place]] = []
         self._coalesced(change)
         for key, value in zip(change.keys, change.values, strict=True):
@@ -132,14 +140,16 @@ class Judge:
             elif key[:1] == keys.BROKEN:
                 reason = parse(key, value, BrokenRecord).reason
                 self._broken(int.from_bytes(key[1:9], "big"), reason)
+            elif key[:1] == keys.ROOM:
+                self.rooms.add(key)
             elif key[:1] == keys.STEP:
                 self.pieces["A1 and A2: jobs are told of an end"] += 1
             elif key[:1] == keys.LEDGER:
                 jid = int.from_bytes(key[1:9], "big")
                 self._ledger(jid, keys.scheduled_at(key), parse(key, value, LedgerRecord))
             elif key[:1] == keys.JOB:
-                job = parse(key, value, JobRecord)
-                self.names[int.from_bytes(key[1:9], "big")] = job.name
+                self._job(int.from_bytes(key[1:9], "big"), parse(key, value, JobRecord))
+        self._held(change)
         for what, count in sorted(self.pieces.items()):
             if count > self.most_pieces:
                 raise SimViolation(
@@ -150,6 +160,13 @@ class Judge:
             if token <= self.token:
                 raise SimViolation(f"S4 token {token} is given to {place} after {self.token}")
             self.token = token
+
+    def _job(self, jid: int, job: JobRecord) -> None:
+        self.names[jid] = job.name
+        overlap = job.full_spec().overlap
+        self.alone.discard(jid)
+        if job.schedules and overlap.rule in ALONE and overlap.limit <= 1:
+            self.alone.add(jid)
 
     def _coalesced(self, change: Change) -> None:
         """S11: beside what is COALESCED another time runs, waits or is still due."""
@@ -211,12 +228,32 @@ class Judge:
             )
         if run.cause == SCHEDULED and change.now_ms < scheduled_ms:
             raise SimViolation(f"S3 {place} fired at {change.now_ms}, before {scheduled_ms}")
+        if run.cause == SCHEDULED and jid in self.alone and run.phase not in WAITING:
+            beside = self._under_way(jid)
+            if beside:
+                raise SimViolation(
+                    f"S12 {self.names.get(jid)} begins a run for {scheduled_ms} beside {beside[0]}"
+                )
         self.fired.add(place)
         self.pieces["A5: runs fire"] += run.cause == SCHEDULED
         self.counts["runs"] += 1
         self.counts["backfilled"] += run.cause == run_pb2.CAUSE_BACKFILL
         if run.cause == run_pb2.CAUSE_TRIGGER:
             self.triggered[jid] += 1
+
+    def _held(self, change: Change) -> None:
+        """S13, of the jobs of which a run has ended; of one that goes all runs end."""
+        found = dict(zip(change.keys, change.values, strict=True))
+        ended = {keys.ended_of(key)[0] for key in found if key[:1] == keys.ENDED}
+        waiting = {jid for (jid, _), run in self.runs.items() if run.phase == HELD}
+        for jid in sorted(ended & waiting):
+            state = parse(keys.state(jid), found[keys.state(jid)], StateRecord)
+            is_free = not self._under_way(jid) and keys.room(jid) not in self.rooms
+            if is_free and state.state in GOES_ON:
+                raise SimViolation(f"S13 a run of {self.names.get(jid)} is held for nothing")
+
+    def _under_way(self, jid: int) -> list[int]:
+        return [at for (of, at), run in self.runs.items() if of == jid and run.phase not in WAITING]
 
     def _ended(self, place: Place, run: RunRecord) -> None:
         before = self.runs.get(place)

@@ -48,6 +48,8 @@ from .rule_mutants import (
     drops_neighbours,
     drops_occurrences,
     forgets_tokens,
+    forgets_what_is_held,
+    ignores_overlap,
     ignores_the_grace,
     ignores_the_time,
     skips_for_overlap,
@@ -67,6 +69,7 @@ class Mutant:
     nodes: int = 0  # The size of the cluster it needs to show.
     schedule: Schedule | None = None  # In place of random faults.
     rules: bool = False  # It is one of the scheduler, not of consensus.
+    reason: str = ""  # What is said of it; with any other words it was not its defect that showed.
 
 
 MUTANTS = [
@@ -129,13 +132,37 @@ MUTANTS = [
         frozenset({"kill"}), rules=True,
     ),
     Mutant(
-        "B1-nothing-stands", Kit(rules=coalesces_all), 20, frozenset({"kill"}), rules=True
+        "B1-nothing-stands", Kit(rules=coalesces_all), 20, frozenset({"kill"}), rules=True,
+        reason="S11",
     ),
-    Mutant("B2-skip-stands", Kit(rules=stands_by_hand), 60, frozenset({"kill"}), rules=True),
-    Mutant("B3-no-overlap", Kit(rules=skips_for_overlap), 60, frozenset({"kill"}), rules=True),
-    Mutant("B4-no-quota", Kit(rules=skips_for_quota), 60, frozenset({"kill"}), rules=True),
-    Mutant("B5-held-count", Kit(rules=counts_held_runs), 60, frozenset({"kill"}), rules=True),
-    Mutant("B6-no-grace", Kit(rules=ignores_the_grace), 60, frozenset({"kill"}), rules=True),
+    Mutant(
+        "B2-skip-stands", Kit(rules=stands_by_hand), 60, frozenset({"kill"}), rules=True,
+        reason="S11",
+    ),
+    Mutant(
+        "B3-no-overlap", Kit(rules=skips_for_overlap), 60, frozenset({"kill"}), rules=True,
+        reason="what is late waits for its overlap policy",
+    ),
+    Mutant(
+        "B4-no-quota", Kit(rules=skips_for_quota), 60, frozenset({"kill"}), rules=True,
+        reason="what is late waits for the quota",
+    ),
+    Mutant(
+        "B5-held-count", Kit(rules=counts_held_runs), 60, frozenset({"kill"}), rules=True,
+        reason="that the quota allows",
+    ),
+    Mutant(
+        "B6-no-grace", Kit(rules=ignores_the_grace), 60, frozenset({"kill"}), rules=True,
+        reason="within the grace",
+    ),
+    Mutant(
+        "overlap-ignored", Kit(rules=ignores_overlap), 20, frozenset({"kill"}), rules=True,
+        reason="S12",
+    ),
+    Mutant(
+        "held-for-ever", Kit(rules=forgets_what_is_held), 20, frozenset({"kill"}), rules=True,
+        reason="S13",
+    ),
     Mutant(
         "A5-endless-decision", Kit(rules=ignores_the_time), 20, frozenset({"hasty"}),
         rules=True,

@@ -25,7 +25,7 @@ from ...statemachine.occurrences import ledger, misfire, next_time
 from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
 from ...statemachine.occurrences.timeline import Stretch
 from ...statemachine.piecewise import LEADER_RULES, Careful, LeaderRule
-from ...statemachine.runs import runs
+from ...statemachine.runs import overlap, runs
 from ...statemachine.runs.move import move
 from ...statemachine.schedule.plan import Plan
 
@@ -207,6 +207,15 @@ def counts_what_is_held(
     return fire(view, job, scheduled_ms, *late, **more)
 
 
+def lets_all_begin(view: View, job: Job) -> overlap.Verdict:
+    """A run of a schedule begins, whatever is under way."""
+    return overlap.GO
+
+
+def lets_nothing_go(view: View, job: Job) -> None:
+    """What is held for the end of a run does not hear of it."""
+
+
 fire = scheduled_time.fire
 fire_due, choose = dispatch.fire_due, misfire.choose
 
@@ -263,3 +272,11 @@ def ignores_the_grace() -> AbstractContextManager[None]:
 
 def doubles_occurrences() -> AbstractContextManager[None]:
     return exchanged(dispatch, "fire_due", doubles)
+
+
+def ignores_overlap() -> AbstractContextManager[None]:
+    return exchanged(overlap, "judge", lets_all_begin)
+
+
+def forgets_what_is_held() -> AbstractContextManager[None]:
+    return exchanged(runs, "let_held_go", lets_nothing_go)

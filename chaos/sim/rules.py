@@ -21,6 +21,7 @@ from .worker import SimWorker
 from .world import SimViolation
 
 SETTLE = 3.0
+WRONG = job_pb2.AuditFinding.VERDICT_WRONG
 
 
 class SchedulerCluster(SimCluster):
@@ -99,4 +100,5 @@ class SchedulerCluster(SimCluster):
         judge.counts["times audited"] += found.expected
         judge.counts["times unjudged"] += found.unjudged
         if found.wrong:
-            raise SimViolation(f"S2 {owned.name}: {found}")
+            wrong = (one.reason for one in found.findings if one.verdict == WRONG)
+            raise SimViolation(f"S2 {owned.name}: {next(wrong)}, in {found}")

@@ -98,7 +98,7 @@ def hunt(mutant: Mutant) -> dict[str, object]:
     """Look for a mutant; return after how many seeds it was found, and how.
 
     One that fails by a slip of its own, such as a rule that takes other arguments by now, is not
-    found: its defect was never tried.
+    found: its defect was never tried. Nor is one that shows by something else than its reason.
     """
     for count in range(1, mutant.budget + 1):
         outcome = run_seed(count, mutant=mutant)
@@ -111,6 +111,9 @@ def hunt(mutant: Mutant) -> dict[str, object]:
             control = run_seed(count, mutant=replace(mutant, kit=Kit())).violation
             if control:
                 return row(mutant.name, mutant.budget, None, f"seed {count} without it: {control}")
+            if mutant.reason not in found:
+                why = f"seed {count} shows something else: {found}"
+                return row(mutant.name, mutant.budget, None, why)
             return row(mutant.name, mutant.budget, count, found)
     return row(mutant.name, mutant.budget, None, "")
 

@@ -120,7 +120,10 @@ class User:
         return lambda _: setattr(job, "payload", body.job.spec.payload.data)
 
     def trigger(self, job: Owned) -> Done:
-        self.body = job_pb2.TriggerJobRequest(job=job.name, force=True, request_id=self.request_id)
+        """Each second one waits for the run that is under way."""
+        self.body = job_pb2.TriggerJobRequest(
+            job=job.name, force=self.count % 2 == 0, request_id=self.request_id
+        )
 
         def done(reply: Message) -> None:
             assert isinstance(reply, run_pb2.Run)

@@ -14,10 +14,20 @@ from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import SimViolation
 from raftsched.cluster.node import leader_loop
-from raftsched.proto.v1 import run_pb2, worker_pb2
+from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.firing import dispatch
-from raftsched.statemachine.model import keys, phases
-from raftsched.statemachine.model.record import Change, LedgerRecord, RunRecord, encode
+from raftsched.statemachine.model import keys, phases, specs
+from raftsched.statemachine.model.record import (
+    Change,
+    JobRecord,
+    LedgerRecord,
+    RoomRecord,
+    RunRecord,
+    StateRecord,
+    encode,
+)
+
+from ...statemachine.driver import job_of
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5, 6])
@@ -180,6 +190,39 @@ def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
         hasty.change(dict(list(much.items())[:4]))
         with pytest.raises(SimViolation, match="5 in one change at 1, whose time is used up by 4"):
             Bench(steps=1).change(much)
+
+
+def job(rule: job_pb2.OverlapPolicy.Rule.ValueType) -> bytes:
+    spec = job_of("a", every_ms=1_000, overlap=job_pb2.OverlapPolicy(rule=rule)).spec
+    template, schedules, _ = specs.of(spec)
+    return encode(JobRecord(name="a", template=template, schedules=schedules))
+
+
+@pytest.mark.parametrize("rule", ["SKIP", "ALLOW"])
+def test_a_run_that_begins_beside_another_is_seen(bench: Bench, rule: str) -> None:
+    both = {RUN: running(1), keys.run(1, keys.occurrence_of(NOW_MS - 1_000)): running(2)}
+    bench.change({keys.job(1): job(job_pb2.OverlapPolicy.Rule.Value(f"RULE_{rule}"))})
+    if rule == "ALLOW":
+        bench.change(both)
+        return
+    with pytest.raises(SimViolation, match="S12 a begins a run"):
+        bench.change(both)
+
+
+def test_a_run_that_is_held_for_nothing_is_seen(bench: Bench) -> None:
+    """Not as long as another is under way, nor while others give way to it."""
+    held = encode(RunRecord(phase=phases.HELD, cause=run_pb2.CAUSE_TRIGGER, due_at_ms=NOW_MS))
+    active = {keys.state(1): encode(StateRecord(state=job_pb2.JobStatus.STATE_ACTIVE))}
+    others = [keys.occurrence_of(NOW_MS, number) for number in (1, 2, 3)]
+    ready = RunRecord(phase=phases.READY, cause=run_pb2.CAUSE_TRIGGER)
+    bench.change({RUN: held} | {keys.run(1, other): encode(ready) for other in others[:2]})
+    cancelled = encode(RunRecord(phase=phases.CANCELLED))
+    bench.change({keys.ended(1, others[0]): cancelled, **active}, [keys.run(1, others[0])])
+    room = {keys.room(1): encode(RoomRecord())}
+    bench.change({keys.ended(1, others[1]): cancelled, **active, **room}, [keys.run(1, others[1])])
+
+    with pytest.raises(SimViolation, match="S13 a run of None is held for nothing"):
+        bench.change({keys.ended(1, others[2]): cancelled, **active}, [keys.room(1)])
 
 
 def test_a_walk_over_the_ledger_is_seen() -> None:

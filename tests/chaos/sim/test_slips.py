@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 
 from raftsched.chaos.sim.cluster import Kit
-from raftsched.chaos.sim.mutant_table import Mutant
+from raftsched.chaos.sim.mutant_table import MUTANTS, Mutant
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
 from raftsched.cluster.node.leader_loop import Leader
@@ -37,6 +38,15 @@ class CallsAsBefore(Leader):
         super()._decide(parts)
         old: object = self.done
         old()  # type: ignore[operator]  # This is the slip.
+
+
+def test_what_shows_by_another_reason_than_its_own_is_not_found() -> None:
+    [known] = [mutant for mutant in MUTANTS if mutant.name == "occurrence-dropped"]
+
+    row = hunt(replace(known, reason="S99"))
+
+    assert row["seeds"] is None, row
+    assert "shows something else" in str(row["found"]), row
 
 
 @pytest.mark.parametrize(
