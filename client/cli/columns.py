@@ -64,11 +64,11 @@ def _at(message: Any, path: str) -> Any:  # Fields of any message.
     return message
 
 
-def _last(job: Any) -> Cell:
+def _last(job: Any, look: Look) -> Cell:
     """How the last run ended; "never ran" is no failure, so it is not said with a word of one."""
     if not job.status.last_run:
         return state("-")
-    return warned(enum_word(job.status, "last_state"), job.status.last_warning)
+    return warned(enum_word(job.status, "last_state"), job.status.last_warning, look)
 
 
 def _why(run: Any) -> str:
@@ -159,7 +159,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("SCHEDULE", lambda job: schedules(job.spec)),
         made("ZONE", lambda job: job.spec.timing.zone),
         when("NEXT", "status.next_due_time"),
-        Column("LAST", lambda job, _: _last(job)),
+        Column("LAST", _last),
         count("RUNNING", "status.running"),
         made("WAITING", lambda job: str(job.status.live - job.status.running)),
         made("ACTION", lambda job: action(job.spec.action), wide=True),
@@ -175,7 +175,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "Run": (
         text("RUN", "id"),
-        Column("STATE", lambda run, _: warned(enum_word(run, "state"), run.warning)),
+        Column("STATE", lambda run, look: warned(enum_word(run, "state"), run.warning, look)),
         when("DUE", "due_time"),
         Column("DURATION", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
         count("ATTEMPT", "attempt"),

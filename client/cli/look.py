@@ -68,9 +68,9 @@ def state(text: str) -> Cell:
     return Cell(text, STYLES.get(text, ""))
 
 
-def warned(text: str, warning: str) -> Cell:
-    """How a run ended, marked if it warns of something."""
-    return Cell(f"{text} ▲", "yellow") if warning else state(text)
+def warned(text: str, warning: str, look: Look) -> Cell:
+    """How a run ended, marked for people if it warns of something."""
+    return Cell(f"{text} ▲", "yellow") if warning and not look.exact else state(text)
 
 
 @cache

@@ -98,7 +98,7 @@ class Player:
             return
         how = self.random.randrange(7)
         if how < 3:
-            self.machine.succeed(lease, b"result")
+            self.machine.succeed(lease, b"result", warning="look" if how == 0 else "")
         elif how == 3:
             self.machine.fail(lease, fatal=self.random.random() < 0.3)
         elif how == 4:
@@ -142,6 +142,8 @@ class Player:
             spec.delete_after.CopyFrom(duration(chance.choice([0, HOUR_MS])))
         if chance.random() < 0.3:
             spec.timing.max_runs = chance.randint(1, 4)
+        if chance.random() < 0.4:
+            spec.on_failure.job = chance.choice([*NAMES, "nobody"])
         for other in NAMES[: NAMES.index(name)]:
             if chance.random() < 0.25:
                 condition = chance.choice(list(job_pb2.Dependency.Condition.values()))
