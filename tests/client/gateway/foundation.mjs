@@ -168,6 +168,8 @@ const tests = {
     const at = (second) => new Date(second * 1_000).toISOString();
     const run = { state: "RUN_STATE_SUCCEEDED", dueTime: at(0), readyTime: at(1), startTime: at(3), endTime: at(30), attempts: [{ number: 1, startTime: at(3), endTime: at(10), end: "END_FAILED" }, { number: 2, startTime: at(20), endTime: at(30), end: "END_SUCCEEDED" }] };
     assert.deepEqual(stretches(run).map((one) => [one.kind, one.from / 1_000, one.to / 1_000]), [["held", 0, 1], ["wait", 1, 3], ["attempt", 3, 10], ["retry", 10, 20], ["attempt", 20, 30]]);
+    const requeued = { ...run, readyTime: at(15), attempts: [{ ...run.attempts[0] }, { ...run.attempts[1] }] };
+    assert.deepEqual(stretches(requeued).map((one) => [one.kind, one.from / 1_000, one.to / 1_000]), [["wait", 0, 3], ["attempt", 3, 10], ["dead", 10, 15], ["retry", 15, 20], ["attempt", 20, 30]]);
     assert.deepEqual(stretches({ state: "RUN_STATE_PENDING", dueTime: at(0) }, 5_000).map((one) => [one.kind, one.from, one.to]), [["wait", 0, 5_000]]);
     assert.deepEqual(stretches({ state: "RUN_STATE_PENDING", dueTime: at(9) }, 5_000), []);
   },

@@ -1,7 +1,7 @@
 // A question in the page before something is done, and doing it: one thing, or all that a filter
 // fits, step by step. What cannot be undone names what it is about and is asked with its count.
 import { html, useEffect, useRef, useState } from "../lib/dom.js";
-import { post, requestId } from "../lib/api.js";
+import { post } from "../lib/api.js";
 import { many, number } from "../lib/format.js";
 import { namespace } from "../lib/route.js";
 import { Button } from "./bits.js";
@@ -59,7 +59,7 @@ export function AskAll({ path, filter, change, title, what, yes, kind = "", body
     setState((before) => ({ ...before, stage: "running" }));
     try {
       for (let step = 0; step < STEPS_MAX && !stop.current; step += 1) {
-        const answer = await post(path, { ...whole, pageToken: token, requestId: requestId() });
+        const answer = await post(path, { ...whole, pageToken: token });
         changed += Number(answer.changed ?? 0);
         failed += Number(answer.failed ?? 0);
         failures = [...failures, ...(answer.failures ?? [])].slice(0, FAULTS_MAX);

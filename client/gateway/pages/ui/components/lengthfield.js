@@ -2,10 +2,11 @@
 // the field, and is not put.
 import { html, useEffect, useState } from "../lib/dom.js";
 import { durationMs, durationOf, lengthTyped, typedLength } from "../lib/time.js";
-import { Field, faultOf } from "./fields.js";
+import { about, Field, useId } from "./fields.js";
 
 // `value` is a Duration of the API ("90s"); `put` gets one, or undefined for nothing.
 export function LengthField({ value, put, label, help, path, faults, placeholder }) {
+  const id = useId();
   const [text, setText] = useState(lengthTyped(durationMs(value)));
   useEffect(() => {
     if (typedLength(text) !== durationMs(value)) setText(lengthTyped(durationMs(value)));
@@ -18,6 +19,7 @@ export function LengthField({ value, put, label, help, path, faults, placeholder
     if (!typed.trim()) put(undefined);
     else if (size !== undefined) put(durationOf(size));
   };
-  return html`<${Field} ...${{ label, help, path, faults: own }}><input type="text" value=${text} onInput=${(event) => type(event.target.value)} placeholder=${placeholder}
-    autocomplete="off" spellcheck="false" aria-invalid=${faultOf(own, path) ? "true" : undefined} /></${Field}>`;
+  const field = { id, label, help, path, faults: own };
+  return html`<${Field} ...${field}><input ...${about(field)} type="text" value=${text} onInput=${(event) => type(event.target.value)} placeholder=${placeholder}
+    autocomplete="off" spellcheck="false" /></${Field}>`;
 }

@@ -17,7 +17,7 @@ export function Failed({ error, again, what = "" }) {
   return html`<div class="note" data-is="bad" role="alert">
     <h2>${title}</h2>
     <p>${error.message}</p>
-    ${(error.faults ?? []).map((fault) => html`<p><code>${fault.field}</code> ${fault.description}</p>`)}
+    ${(error.faults ?? []).filter((fault) => !error.message?.includes(fault.description)).map((fault) => html`<p><code>${fault.field}</code> ${fault.description}</p>`)}
     <div class="bar">${again ? html`<${Button} onClick=${again}>Try again</${Button}>` : ""}<span class="soft small">${error.reason}</span></div>
   </div>`;
 }

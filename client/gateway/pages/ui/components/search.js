@@ -40,10 +40,13 @@ export function Search({ value, put, fields, placeholder, label = "Filter" }) {
   };
   const take = (one) => {
     const made = text.slice(0, one.from) + one.put + text.slice(input.current.selectionStart).trimStart();
-    setText(made);
-    setOffered([]);
     const cursor = one.from + one.put.length;
-    requestAnimationFrame(() => (input.current.focus(), input.current.setSelectionRange(cursor, cursor), look()));
+    // At once, so that what is typed next stands behind it.
+    input.current.value = made;
+    input.current.setSelectionRange(cursor, cursor);
+    input.current.focus();
+    setText(made);
+    look();
   };
   const done = (made) => {
     setOffered([]);

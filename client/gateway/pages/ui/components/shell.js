@@ -111,11 +111,24 @@ function Said() {
   return problems.slice(0, 2).map((text) => html`<div class="said" data-is="warn" role="status">${text}</div>`);
 }
 
+// Menus close when something else is clicked, and by Escape, which gives the focus back.
+function closeMenus(event) {
+  for (const menu of document.querySelectorAll("details.menu[open], details.nav-more[open]")) {
+    if (event.type === "keydown" ? event.key !== "Escape" : menu.contains(event.target)) continue;
+    menu.open = false;
+    if (event.type === "keydown") menu.querySelector("summary").focus();
+  }
+}
+
 export function Shell({ children }) {
   const path = useStore(place, (one) => one.path);
   const signedOut = useStore(answers, (one) => one.signedOut);
   useStore(session);
   const [open, setOpen] = useState("");
+  useEffect(() => {
+    for (const kind of ["click", "keydown"]) document.addEventListener(kind, closeMenus);
+    return () => ["click", "keydown"].forEach((kind) => document.removeEventListener(kind, closeMenus));
+  }, []);
   useEffect(() => onKeys({
     "?": () => setOpen("help"), "mod+k": () => setOpen("palette"),
     ...Object.fromEntries(inNav.map((page) => [`g ${page.key}`, () => go(link(page.path))])),

@@ -62,13 +62,23 @@ export function Table({ columns, rows, idOf, list, picked, open, fresh, label, e
   const shown = shownColumns(columns, params.cols);
   const [at, setAt] = useState(-1);
   const body = useRef(null);
-  const move = (step) => setAt((before) => Math.max(0, Math.min(rows.length - 1, before + step)));
+  // Keys may come faster than the table is drawn.
+  const held = useRef({ at: -1 });
+  Object.assign(held.current, { rows, picked, open });
+  const move = (step) => {
+    held.current.at = Math.max(0, Math.min(held.current.rows.length - 1, held.current.at + step));
+    setAt(held.current.at);
+  };
+  const current = (act) => () => {
+    const row = held.current.rows[held.current.at];
+    if (row) act(row, held.current);
+  };
   useEffect(() => { if (at >= 0) body.current?.children[at]?.scrollIntoView({ block: "nearest" }); }, [at]);
   useEffect(() => onKeys({
     j: () => move(1), k: () => move(-1),
-    Enter: () => at >= 0 && rows[at] && open && go(open(rows[at])),
-    x: () => at >= 0 && rows[at] && picked?.flip(idOf(rows[at])),
-  }), [rows, at, picked]);
+    Enter: current((row, now) => now.open && go(now.open(row))),
+    x: current((row, now) => now.picked?.flip(idOf(row))),
+  }), []);
   if (!rows.length) return html`<p class="soft">${empty}</p>`;
   return html`<div class="table-frame" tabindex=${-1}><table class="table" aria-label=${label}>
     <thead><tr>

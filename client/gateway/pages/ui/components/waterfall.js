@@ -5,7 +5,7 @@ import { useStore } from "../lib/store.js";
 import { clock, clockTime, exact, length } from "../lib/time.js";
 import { State, tone } from "./state.js";
 
-const WORDS = { held: "until it was ready", wait: "waits for a worker", retry: "waits for the next try" };
+const WORDS = { held: "until it was ready", wait: "waits for a worker", retry: "waits for the next try", dead: "failed, until requeued" };
 // A stretch is seen even where it is a ten-thousandth of the whole.
 const LEAST = 0.4;
 

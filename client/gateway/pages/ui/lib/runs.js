@@ -38,25 +38,30 @@ export function logText(run) {
 }
 
 // The waterfall: what stretches there are from the due time to the end, in milliseconds.
-// [{kind: "wait" | "attempt" | "retry", from, to, attempt?}]
+// [{kind, from, to, attempt?}]; kinds: "held" (until it was ready), "wait" (for a worker), "attempt",
+// "retry" (between two attempts), "dead" (until somebody requeued it).
 export function stretches(run, at = now()) {
+  const attempts = run.attempts ?? [];
   const due = ms(run.dueTime) ?? ms(run.scheduledTime);
   const end = ms(run.endTime) ?? at;
-  const made = [];
-  let here = Math.min(due ?? end, ms(run.attempts?.[0]?.startTime) ?? Infinity, end);
   const ready = ms(run.readyTime);
-  if (ready !== undefined && ready > here) {
-    made.push({ kind: "held", from: here, to: ready });
-    here = ready;
-  }
-  let former = null;
-  for (const attempt of run.attempts ?? []) {
-    const [from, to] = [ms(attempt.startTime), ms(attempt.endTime) ?? end];
-    if (from > here) made.push({ kind: former ? "retry" : "wait", from: here, to: from });
-    made.push({ kind: "attempt", from, to: Math.max(from, to), attempt });
+  const first = ms(attempts[0]?.startTime) ?? Infinity;
+  const made = [];
+  let here = Math.min(due ?? end, first, end);
+  const add = (kind, to, attempt) => {
+    if (to > here || attempt) made.push({ kind, from: here, to: Math.max(to, here), ...(attempt ? { attempt } : {}) });
     here = Math.max(here, to);
-    former = attempt;
+  };
+  if (ready <= first) add("held", Math.min(ready, end));
+  for (const attempt of attempts) {
+    const from = ms(attempt.startTime);
+    const between = made.some((one) => one.attempt);
+    // Requeued, it became ready once more.
+    if (between && ready > here && ready <= from) add("dead", ready);
+    add(between ? "retry" : "wait", from);
+    add("attempt", ms(attempt.endTime) ?? end, attempt);
   }
-  if (end > here) made.push({ kind: former ? "retry" : "wait", from: here, to: end });
+  if (made.some((one) => one.attempt) && ready > here) add("dead", Math.min(ready, end));
+  add(made.some((one) => one.attempt) ? "retry" : "wait", end);
   return made;
 }

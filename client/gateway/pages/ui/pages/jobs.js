@@ -76,7 +76,7 @@ const COLUMNS = [
   { name: "name", title: "Name", sort: "name", kind: "cut", cell: (job) => html`<${Name} job=${job} />` },
   { name: "state", title: "State", hidden: true, lesser: true, cell: (job) => html`<${State} state=${job.status?.state} />` },
   { name: "when", title: "When", kind: "cut", lesser: true, cell: (job) => html`<${When} job=${job} />` },
-  { name: "next", title: "Next", sort: "next_time", cell: (job) => html`<${Time} at=${job.status?.nextDueTime} zone=${zoneOfJob(job)} />` },
+  { name: "next", title: "Next", sort: "next_time", cell: (job) => html`<${Time} at=${job.status?.state === "STATE_ACTIVE" ? job.status.nextDueTime : undefined} zone=${zoneOfJob(job)} />` },
   { name: "last", title: "Last 20", cell: (job) => html`<${Last} job=${job} />` },
   { name: "good", title: "Succeeded", num: true, lesser: true, cell: (job) => html`<${Good} job=${job} />` },
   { name: "took", title: "Median", num: true, lesser: true, cell: (job) => html`<${Took} job=${job} />` },
@@ -103,7 +103,7 @@ function Actions({ list, picked }) {
   const begin = (change) => setAsking({ change, filter: count ? anyOf("name", picked.ids) : list.q });
   if (!can("JobService/ChangeJobs")) return "";
   const { word, says, kind } = CHANGES[asking?.change] ?? {};
-  const about = count ? `${count} picked` : list.q ? "all that fit" : "";
+  const about = count ? `${count} picked` : list.q ? "All that fit" : "";
   return html`
     ${count || list.q ? html`<div class="bar"><span class="soft">${about}:</span>
       ${Object.entries(CHANGES).map(([change, one]) => html`<${Button} kind=${one.kind ?? ""} disabled=${count > PICKED_MAX} onClick=${() => begin(change)}>${one.word}…</${Button}>`)}

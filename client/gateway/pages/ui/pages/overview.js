@@ -38,15 +38,15 @@ function Figures() {
   const last = latest(figures, size);
   const of = (...names) => columnsOf(figures, names, size);
   const none = error ? error.message : "asking…";
-  if (!last) return html`<div class="cards">${["Firing", "Lateness", "Waiting", "Workers"].map((title) => html`<${Card} title=${title} figure="–" unit="" more=${none}><div class="plot tall"></div></${Card}>`)}</div>`;
+  if (!last) return html`<div class="cards">${["Firing", "Lateness", "Waiting", "Workers"].map((title) => html`<${Card} title=${title} figure="–" unit="" more=${none}><div class="plot"></div></${Card}>`)}</div>`;
   const ready = last.high + last.medium + last.low;
   return html`
     ${error ? html`<p class="is-warn small">No new figures: ${error.message} These end at ${clockTime(last.time)}.</p>` : ""}
     <div class="cards">
-      <${Card} title="Firing" figure=${rate(last.fired)} unit="a second" more=${`${rate(last.started)} started, ${rate(last.ended)} ended, ${rate(last.failed)} failed`}>
+      <${Card} title="Firing" figure=${rate(last.fired)} unit="a second" more=${`${rate(last.started)} started, ${rate(last.failed)} failed`}>
         <${Plot} label="Rates" height=${110} unit=${shortRate} data=${of("fired", "ended", "failed")} series=${[{ label: "fired", tone: "run", fill: true }, { label: "ended", tone: "ok" }, { label: "failed", tone: "bad" }]} /></${Card}>
       <${Card} title="Lateness" figure=${last.p50 === null ? "–" : length(last.p50)} unit="median" more=${last.p99 === null ? "nothing started in the last second" : `${length(last.p99)} for 99 of 100`}>
-        <${Plot} label="Lateness" height=${110} unit=${(value) => length(value)} data=${of("p50", "p99")} series=${[{ label: "p50", tone: "run", fill: true }, { label: "p99", tone: "warn" }]} /></${Card}>
+        <${Plot} label="Lateness" height=${110} unit=${(value) => length(value)} data=${of("p50", "p99")} series=${[{ label: "median", tone: "run", dots: true }, { label: "99 of 100", tone: "warn", dots: true }]} /></${Card}>
       <${Card} title="Waiting" figure=${number(ready)} unit=${ready === 1 ? "run" : "runs"} more=${ready ? `high ${number(last.high)}, medium ${number(last.medium)}, low ${number(last.low)}; the oldest for ${length(last.oldest)}` : "nothing waits for a worker"}>
         <${Plot} label="Ready runs by priority" height=${110} unit=${count} data=${of("high", "medium", "low")} series=${[{ label: "high", tone: "bad" }, { label: "medium", tone: "run", fill: true }, { label: "low", tone: "wait" }]} /></${Card}>
       <${Card} title="Workers" figure=${number(last.workers)} unit=${last.workers === 1 ? "worker" : "workers"} more=${last.slots ? `${number(last.busy)} of ${number(last.slots)} slots busy, ${Math.round((100 * last.busy) / last.slots)} %` : "no slots: nothing can run"}>
