@@ -106,6 +106,7 @@ function Wrong({ spec, set, faults }) {
     <${Choice} label="Times that were missed" value=${spec.misfire?.rule ?? ""} put=${(rule) => set("misfire.rule", rule)} options=${MISFIRES} path="spec.misfire.rule" faults=${faults} />
     <${Choice} label="While the last one runs" value=${spec.overlap?.rule ?? ""} put=${(rule) => set("overlap.rule", rule)} options=${OVERLAPS} path="spec.overlap.rule" faults=${faults} />
     <${Text} label="Pause after failures in a row" kind="number" value=${spec.pauseOnFailure} put=${(text) => set("pauseOnFailure", whole(text))} path="spec.pause_on_failure" faults=${faults} placeholder="never" />
+    <${Text} label="When it failed for good, trigger" value=${spec.onFailure?.job} put=${(text) => set("onFailure.job", text)} path="spec.on_failure" faults=${faults} placeholder="no other job" />
   </fieldset>`;
 }
 

@@ -5,7 +5,7 @@ import { link } from "../lib/route.js";
 import { late, remark } from "../lib/runs.js";
 import { length, ms } from "../lib/time.js";
 import { Id, Labels, Length, Meter, Time } from "./bits.js";
-import { State } from "./state.js";
+import { State, stateOf } from "./state.js";
 
 export const runHref = (run) => link(["/runs", run.id]);
 
@@ -16,7 +16,7 @@ function Ahead({ run }) {
 }
 
 const COLUMNS = {
-  state: { title: "State", cell: (run) => html`<a class="key" href=${runHref(run)}><${State} state=${run.state} more=${run.attempt > 1 ? `try ${run.attempt}` : ""} /></a>` },
+  state: { title: "State", cell: (run) => html`<a class="key" href=${runHref(run)}><${State} state=${stateOf(run)} more=${run.attempt > 1 ? `try ${run.attempt}` : ""} /></a>` },
   job: { title: "Job", kind: "cut", cell: (run) => html`<a class="key" href=${link(["/jobs", run.job])}>${run.job}</a>` },
   scheduled: { title: "Scheduled", cell: (run) => html`<a class="key" href=${runHref(run)}><${Time} at=${run.scheduledTime} as="clock" /></a>` },
   due: { title: "Due", cell: (run) => html`<${Time} at=${run.dueTime} />` },

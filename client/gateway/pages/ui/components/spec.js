@@ -1,7 +1,7 @@
 // The spec of a job: what is set, as pairs a person reads, and the whole as YAML or JSON.
 import { html } from "../lib/dom.js";
 import { payloadText, words } from "../lib/format.js";
-import { setParams, useParams } from "../lib/route.js";
+import { link, setParams, useParams } from "../lib/route.js";
 import { action, queueOf, written } from "../lib/specs.js";
 import { toJson, toYaml } from "../lib/spectext.js";
 import { durationMs, length } from "../lib/time.js";
@@ -31,6 +31,7 @@ function Pairs({ spec = {} }) {
     limits.length && ["Gives up after", limits.map(([name, word]) => `${long(timeouts[name])} ${word}`).join(", ")],
     (concurrency.job || concurrency.key) && ["At once", [concurrency.job && `${concurrency.job} of this job`, concurrency.key && `${concurrency.keyLimit} of ${concurrency.key}`].filter(Boolean).join(", ")],
     spec.delivery && ["Delivery", words(spec.delivery)], spec.workerLabels && ["Workers", html`<${Labels} labels=${spec.workerLabels} />`],
+    spec.onFailure?.job && ["When it failed", html`<a href=${link(["/jobs", spec.onFailure.job])}>${spec.onFailure.job}</a> is triggered`],
     spec.pauseOnFailure && ["Pauses itself", `after ${spec.pauseOnFailure} failures in a row`], spec.keepHistory && ["History", `kept ${long(spec.keepHistory)}`],
     spec.labels && ["Labels", html`<${Labels} labels=${spec.labels} />`], spec.owner && ["Owner", spec.owner],
   ].filter(Boolean);

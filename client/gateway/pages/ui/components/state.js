@@ -19,7 +19,7 @@ const SHAPES = {
 // By the name of the state without its prefix: shape, colour, and a word where the name is not one.
 const STATES = {
   RUNNING: ["dot", "run"], SUCCEEDED: ["check", "ok"], FAILED: ["cross", "bad"], RETRYING: ["again", "warn"],
-  PENDING: ["ring", "wait"], SKIPPED: ["dash", "wait"], CANCELLED: ["square", "off"], WARNING: ["triangle", "warn"],
+  PENDING: ["ring", "wait"], SKIPPED: ["dash", "wait"], CANCELLED: ["square", "off"], WARNING: ["triangle", "warn", "with a warning"],
   ACTIVE: ["dot", "ok"], PAUSED: ["pause", "warn"], FINISHED: ["flag", "wait"], DELETING: ["square", "off"], BROKEN: ["cross", "bad"],
   RAN: ["check", "ok"], LATE: ["triangle", "warn"], MISSED: ["cross", "bad"], COALESCED: ["dash", "wait"], REPLACED: ["square", "off"],
   SKIPPED_OVERLAP: ["dash", "wait"], SKIPPED_CALENDAR: ["dash", "off"], SKIPPED_BY_HAND: ["dash", "off", "skipped manually"],
@@ -33,6 +33,8 @@ const STATES = {
 
 const bare = (state = "") => state.replace(/^(RUN_STATE|STATE|OUTCOME|END|ROLE)_/, "") || "NONE";
 export const tone = (state) => (STATES[bare(state)] ?? STATES.NONE)[1];
+// The state of a run as it is shown: a success that warns is one to look at.
+export const stateOf = (run) => (run.state === "RUN_STATE_SUCCEEDED" && run.warning ? "WARNING" : run.state);
 export const stateWord = (state) => (STATES[bare(state)] ?? [])[2] ?? words(bare(state));
 
 // The shape alone, to be put into a drawing.

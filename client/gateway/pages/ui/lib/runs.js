@@ -9,9 +9,9 @@ export const isUnderWay = (run) => UNDER_WAY.has(run.state);
 export const RUN_FIELDS = {
   job: { help: "job=report, job:mail" },
   state: { values: ["PENDING", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED"], help: "without it: those under way" },
-  kind: { help: "kind of the error" }, error: { help: "its words", sign: ":" }, worker: { help: "that has it now" }, last_worker: { help: "that had it last" },
+  kind: { help: "kind of the error" }, error: { help: "its words", sign: ":" }, warning: { help: "of one that succeeded", sign: ":" }, worker: { help: "that has it now" }, last_worker: { help: "that had it last" },
   queue: { help: "where it waits" }, handler: { help: "what it calls" }, priority: { values: ["HIGH", "MEDIUM", "LOW"], help: "which go first" },
-  cause: { values: ["SCHEDULE", "TRIGGER", "UPSTREAM", "BACKFILL"], help: "why it exists" },
+  cause: { values: ["SCHEDULE", "TRIGGER", "UPSTREAM", "BACKFILL", "FAILURE"], help: "why it exists" },
   outcome: { values: ["RAN", "LATE", "TRIGGERED", "REPLACED", "SKIPPED_OVERLAP", "SKIPPED_DEADLINE"], help: "of its scheduled time" },
   attempt: { help: "attempt>1", sign: ">" }, "labels.": { help: "labels.team=billing", sign: "" }, unique_key: { help: "its business key" },
   concurrency_key: { help: "what it counts under" }, flow: { help: "the flow it belongs to" }, due_time: { help: "when it may start", sign: ">" },
@@ -21,6 +21,7 @@ export const RUN_FIELDS = {
 // Why it waits or how it ended, in some words.
 export function remark(run) {
   if (run.error?.kind || run.error?.message) return [run.error.kind, run.error.message].filter(Boolean).join(": ");
+  if (run.warning) return run.warning;
   if (run.cancelRequested) return "asked to stop";
   if (run.held) return "held back";
   if (run.later) return "for later";

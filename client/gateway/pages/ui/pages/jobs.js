@@ -21,7 +21,7 @@ const FIELDS = {
   state: { values: ["ACTIVE", "PAUSED", "FINISHED", "BROKEN"], help: "whether it fires" },
   queue: { help: "where its runs wait" }, owner: { help: "whom to ask" }, description: { help: "its words", sign: ":" },
   handler: { help: "what it calls; http, grpc, shell" }, "labels.": { help: "labels.team=billing", sign: "" },
-  last_state: { values: RUN_STATES, help: "how the last run ended" }, zone: { help: "its time zone" }, calendar: { help: "whose days it leaves out" },
+  last_state: { values: RUN_STATES, help: "how the last run ended" }, zone: { help: "its time zone" }, calendar: { help: "whose days it leaves out" }, on_failure: { help: "the job it triggers then" },
   creator: { help: "who made it" }, next_time: { help: "due next; next_time<2026-12-01T00:00:00Z", sign: "<" },
   create_time: { help: "when it was made", sign: ">" }, update_time: { help: "when it was changed", sign: ">" },
 };
@@ -61,8 +61,8 @@ function Last({ job }) {
 
 function Good({ job }) {
   const { ref, value = [] } = useOutcomes(job);
-  const ended = value.filter((run) => ["RUN_STATE_SUCCEEDED", "RUN_STATE_FAILED"].includes(run.state));
-  const good = ended.filter((run) => run.state === "RUN_STATE_SUCCEEDED").length;
+  const ended = value.filter((run) => ["RUN_STATE_SUCCEEDED", "WARNING", "RUN_STATE_FAILED"].includes(run.state));
+  const good = ended.filter((run) => run.state !== "RUN_STATE_FAILED").length;
   return html`<span ref=${ref} class=${good < ended.length ? "is-bad" : ""}>${percent(good, ended.length)}</span>`;
 }
 

@@ -84,8 +84,8 @@ const TITLES = { RUN_RETRYING: "RETRYING", RUN_SUCCEEDED: "SUCCEEDED", RUN_FAILE
 function Event({ event }) {
   const kind = plain(event.kind);
   const { run, ledger } = event;
-  const state = ledger ? ledger.outcome : TITLES[kind] ?? "PENDING";
-  const says = ledger ? (Number(ledger.count) > 1 ? `${number(ledger.count)} times` : "") : run ? (run.error?.kind ? run.error.kind : kind === "RUN_RETRYING" ? `next is try ${Number(run.attempt ?? 0) + 1}` : "") : "";
+  const state = ledger ? ledger.outcome : run?.warning ? "WARNING" : TITLES[kind] ?? "PENDING";
+  const says = ledger ? (Number(ledger.count) > 1 ? `${number(ledger.count)} times` : "") : run ? (run.error?.kind ? run.error.kind : run.warning ? run.warning : kind === "RUN_RETRYING" ? `next is try ${Number(run.attempt ?? 0) + 1}` : "") : "";
   const name = event.job || event.alert || event.queue?.name || event.flow || event.calendar || "";
   const href = run ? link(["/runs", run.id]) : event.job ? link(["/jobs", event.job]) : undefined;
   return html`<li><span class="soft mono" title=${exact(ms(event.time))}>${clockTime(ms(event.time)).slice(-8)}</span><${State} state=${state} word=${run || ledger ? undefined : words(event.kind).replace(/^(job|queue|alert|flow) /, "")} />

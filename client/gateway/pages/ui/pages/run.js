@@ -12,7 +12,7 @@ import { Button, Copy, Id, Labels, Meter, Time } from "../components/bits.js";
 import { Area, Choice, Text } from "../components/fields.js";
 import { Asked } from "../components/notes.js";
 import { runHref } from "../components/runrows.js";
-import { State } from "../components/state.js";
+import { State, stateOf } from "../components/state.js";
 import { Waterfall } from "../components/waterfall.js";
 
 // How often progress and log of a run under way are asked for: no event carries them.
@@ -54,6 +54,17 @@ function Failure({ run }) {
   if (!run.error) return "";
   return html`<div class="note" data-is=${run.state === "RUN_STATE_FAILED" ? "bad" : "warn"}><h2>${kind || "It did not succeed"}</h2><p>${message}</p>
     ${trace ? html`<pre class="text" tabindex="0">${trace}</pre><${Copy} text=${trace} kind="soft small">copy</${Copy}>` : ""}</div>`;
+}
+
+function Warning({ run }) {
+  return run.warning ? html`<div class="note" data-is="warn"><h2>It succeeded with a warning</h2><p>${run.warning}</p></div>` : "";
+}
+
+// What its failure triggered, or why nothing was.
+function Triggered({ run }) {
+  const { job, run: id, whyNot } = run.onFailure ?? {};
+  if (!job) return "";
+  return html`<p>Its failure ${id ? html`triggered <a href=${link(["/runs", id])}>a run of ${job}</a>.` : html`triggered nothing: ${whyNot}`}</p>`;
 }
 
 function Facts({ run }) {
@@ -144,7 +155,7 @@ function Head({ run, again }) {
   return html`
     <div class="page-head">
       <h1><a href=${link(["/jobs", run.job])}>${run.job}</a> <span class="soft">·</span> <${Time} at=${run.scheduledTime} as="clock" /></h1>
-      <${State} state=${run.state} more=${run.attempt > 1 ? `on try ${run.attempt}` : run.cancelRequested ? "asked to stop" : ""} />
+      <${State} state=${stateOf(run)} more=${run.attempt > 1 ? `on try ${run.attempt}` : run.cancelRequested ? "asked to stop" : ""} />
       <span class="grow"></span>
       ${run.state === "RUN_STATE_RETRYING" && can("RunService/RetryRun") ? html`<${Button} onClick=${on("retry")}>Retry now</${Button}>` : ""}
       ${run.state === "RUN_STATE_FAILED" && can("DeadLetterService/RequeueDeadLetter") ? html`<${Button} kind="main" onClick=${on("requeue")}>Requeue…</${Button}>` : ""}
@@ -170,7 +181,7 @@ export function Page({ run: id }) {
     <${Head} run=${run} again=${asked.again} />
     <${Why} why=${run.why} />
     <${Waterfall} run=${run} />
-    <${Failure} run=${run} />
+    <${Failure} run=${run} /><${Warning} run=${run} /><${Triggered} run=${run} />
     <div class="columns"><div class="page-part"><${Ahead} run=${run} /><${Inside} run=${run} /></div><${Facts} run=${run} /></div>`}</${Asked}></div>`;
 }
 

@@ -2,7 +2,7 @@
 import { post, read } from "../lib/api.js";
 import { html, useState } from "../lib/dom.js";
 import { useList } from "../lib/list.js";
-import { namespace } from "../lib/route.js";
+import { namespace, setParams } from "../lib/route.js";
 import { isUnderWay, RUN_FIELDS } from "../lib/runs.js";
 import { can } from "../lib/session.js";
 import { AskAll, AskEach } from "../components/ask.js";
@@ -17,12 +17,23 @@ const QUICK = [
   ["Under way", ""], ["Running", "state=RUNNING"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
   ["Failed", "state=FAILED"], ["Succeeded", "state=SUCCEEDED"], ["Cancelled", "state=CANCELLED"],
 ];
-const COLUMNS = runColumns("state", "job", "due", "late", "took", "cause", "worker", "remark", "queue", "priority", "key", "labels", "outcome", "scheduled", "started", "ended", "id").map((column) => (["scheduled", "ended"].includes(column.name) ? { ...column, hidden: true, lesser: true } : column));
+const FAILED = "state=FAILED";
+const ALWAYS = ["state", "job", "due", "late", "took", "cause", "worker", "remark"];
+const CHOSEN = ["queue", "priority", "key", "labels", "outcome", "scheduled", "started", "ended", "id"];
+
+// Which columns there are for a filter, and which of them the API has an index for.
+function columnsFor(filter) {
+  const isFailed = filter === FAILED;
+  const always = isFailed ? ALWAYS.map((name) => (name === "due" ? "ended" : name)) : ALWAYS;
+  const chosen = runColumns(...CHOSEN.filter((name) => !always.includes(name)), ...(isFailed ? ["due"] : [])).map((column) => ({ ...column, hidden: true, lesser: true }));
+  const sorts = isFailed ? { ended: "end_time" } : filter && !/state=(RUNNING|PENDING|RETRYING)$/.test(filter) ? {} : { scheduled: "scheduled_time" };
+  return [...runColumns(...always), ...chosen].map((column) => ({ ...column, sort: sorts[column.name] }));
+}
+
 const idOf = (run) => run.id;
 
 async function ask(page, signal) {
-  const { orderBy, ...rest } = page;
-  const found = await read("/v1/runs", { namespace: namespace(), ...rest, withCount: true }, { signal });
+  const found = await read("/v1/runs", { namespace: namespace(), ...page, withCount: true }, { signal });
   return { ...found, rows: found.runs ?? [] };
 }
 
@@ -59,14 +70,15 @@ function Actions({ list, picked }) {
 export function Page() {
   const list = useList({ name: "runs", ask, idOf, change, filter: (text) => filterOf(text, "job") });
   const picked = usePicked(list.rows, idOf);
+  const columns = columnsFor(filterOf(list.q, "job"));
   const mayChange = can("RunService/ChangeRuns");
   return html`<div class="page">
     <div class="page-head"><h1>Runs</h1></div>
     <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${RUN_FIELDS} placeholder="words of the job, or kind=Timeout" label="Filter runs" />
-      <div class="chips">${QUICK.map(([word, text]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => list.setFilter(text)}>${word}</button>`)}</div>
-      <span class="grow"></span><${Columns} columns=${COLUMNS} /></div>
+      <div class="chips">${QUICK.map(([word, text]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => setParams({ q: text, at: "", order: "" })}>${word}</button>`)}</div>
+      <span class="grow"></span><${Columns} columns=${columns} /></div>
     <${Actions} list=${{ ...list, filter: filterOf(list.q, "job") }} picked=${picked} />
-    <${List} list=${list} columns=${COLUMNS} idOf=${idOf} picked=${mayChange ? picked : null} open=${runHref} label="Runs"
+    <${List} list=${list} columns=${columns} idOf=${idOf} picked=${mayChange ? picked : null} open=${runHref} label="Runs"
       none=${html`<${Empty} title="Nothing is under way"><p>Runs come here when a job fires and go when they end. Ended ones: choose “Failed” or “Succeeded”, or filter by job.</p></${Empty}>`} />
   </div>`;
 }
