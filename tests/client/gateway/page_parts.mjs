@@ -110,8 +110,8 @@ const tests = {
   },
   "a line breaks where a value is missing, and so does what lies under it"() {
     const path = linePath([1, 2, null, 3], (at) => at * 10, (value) => -value);
-    assert.equal(path, "M0.0 -1.0L10.0 -2.0M30.0 -3.0");
-    assert.equal(under(path, 0), "M0.0 0L0.0 -1.0L10.0 -2.0L10.0 0ZM30.0 0L30.0 -3.0L30.0 0Z");
+    assert.equal(path, "M0.0 -1.0L10.0 -2.0M30.0 -3.0h0");
+    assert.equal(under(path, 0), "M0.0 0L0.0 -1.0L10.0 -2.0L10.0 0ZM30.0 0L30.0 -3.0h0L30.0 0Z");
     assert.equal(under("", 0), "");
   },
   "steps of an axis are round, and there are few"() {

@@ -90,7 +90,9 @@ export function roundStep(most) {
 // A path through the values that are known; it breaks where one is missing.
 export function linePath(values, x, y) {
   const known = (value) => value !== null && value !== undefined;
-  return values.map((value, at) => (known(value) ? `${known(values[at - 1]) ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}` : "")).join("");
+  // One that stands alone has no length, and is drawn as a dot by its round ends.
+  const alone = (at) => !known(values[at - 1]) && !known(values[at + 1]);
+  return values.map((value, at) => (known(value) ? `${known(values[at - 1]) ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}${alone(at) ? "h0" : ""}` : "")).join("");
 }
 
 // What lies between such a path and `ground`.
