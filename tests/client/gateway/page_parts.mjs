@@ -4,12 +4,11 @@ import assert from "node:assert/strict";
 
 const [folder, seed] = [process.argv[2], Number(process.argv[3])];
 const part = (name) => import(`${folder}/lib/${name}`);
-const { layout, nearest, LINKS_MAX, NODES_MAX } = await part("layers.js");
+const { layout, linkState, nearest, stepCounts, stepState, LINKS_MAX, NODES_MAX } = await part("graphs.js");
 const { bands, columns, instant, linePath, roundStep, stretch, ticks, under, x } = await part("axis.js");
 const { groups, quoted, withEvent } = await part("dead.js");
 const { Tally, WINDOW_MS } = await part("tally.js");
 const { conditionOf, conditionWords, formOf, linesOf, rulesOf } = await part("kept.js");
-const { linkState, stepCounts, stepState } = await part("flows.js");
 const { merged, runMark } = await part("timeline.js");
 const SIZES = { width: 160, height: 32, across: 60, gap: 12 };
 

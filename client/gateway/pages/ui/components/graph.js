@@ -1,8 +1,7 @@
 // A graph of jobs, drawn from left to right: what depends on what, and how each stands.
 import { html, useMemo, useState } from "../lib/dom.js";
-import { LINK_WORDS, linkState } from "../lib/flows.js";
 import { number, shortened } from "../lib/format.js";
-import { layout, nearest } from "../lib/layers.js";
+import { layout, LINK_WORDS, linkState, nearest } from "../lib/graphs.js";
 import { Button } from "./bits.js";
 import { glyph, stateWord, tone } from "./state.js";
 

@@ -1,5 +1,6 @@
 // The public API, and nothing else. Each call has a deadline; a read that finds no leader is asked
-// again of what a node has at hand, and says how old that is.
+// again of what a node has at hand, and says how old that is. While we know of none it begins so.
+import { pulse } from "./live.js";
 import { prefix } from "./route.js";
 import { store } from "./store.js";
 
@@ -91,15 +92,17 @@ async function ask(verb, address, options) {
 // Read. What comes is the message, with `ageMs` where there was no leader to ask (else null) and
 // `asOf`, the revision it is true at.
 export async function read(path, query = {}, { deadline = READ_MS, signal, local = false } = {}) {
+  const { cluster } = pulse.get();
+  const get = (asked) => ask("GET", addressOf(path, asked), { deadline, signal });
+  const stale = () => get({ ...query, read: { ...query.read, consistency: "CONSISTENCY_STALE" } });
   let answer;
-  let aged = false;
+  let aged = !local && Boolean(cluster) && !cluster.leader;
   try {
-    answer = await ask("GET", addressOf(path, query), { deadline, signal });
+    answer = await (aged ? stale() : get(query));
   } catch (error) {
-    if (local || signal?.aborted || !LEADERLESS.has(error.reason)) throw error;
+    if (aged || local || signal?.aborted || !LEADERLESS.has(error.reason)) throw error;
     aged = true;
-    const stale = { ...query, read: { ...query.read, consistency: "CONSISTENCY_STALE" } };
-    answer = await ask("GET", addressOf(path, stale), { deadline, signal });
+    answer = await stale();
   }
   const age = Number(answer.headers.get("raftsched-age-ms") ?? 0);
   return { ...answer.data, ageMs: aged ? age : null, asOf: answer.headers.get("raftsched-revision") ?? "" };

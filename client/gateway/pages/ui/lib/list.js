@@ -66,7 +66,7 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
   useLeaderBack(asked.soon);
 
   return {
-    rows: rows ?? coming, fresh, size, q, orderBy, at, error: asked.error, loading: asked.loading, again: asked.again,
+    rows: rows ?? coming, fresh, size, q, orderBy, at, error: asked.error, loading: asked.loading, again: asked.again, soon: asked.soon,
     ageMs: asked.data?.ageMs, count: asked.data?.count, exact: asked.data?.countIsExact,
     next: asked.data?.nextPageToken, waiting: holds ? waiting : 0,
     show: () => (setHeld({ key, rows: coming }), scrollTo({ top: 0 })),

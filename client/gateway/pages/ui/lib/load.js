@@ -8,12 +8,13 @@ import { namespace } from "./route.js";
 // Between two times of asking because of events; longer where the answer itself takes long.
 export const AGAIN_MS = 1_500;
 const SLOW_FACTOR = 10;
+const AGAIN_MAX_MS = 15_000;
 
 // {data, error, loading, again}. `ask(signal)` is called when `key` changes (then what was is
 // dropped) and when `again` is called (then it stays until the new one is there).
 export function useAsked(ask, key) {
   const [state, setState] = useState({ key, data: null, error: null, loading: true });
-  const held = useRef({ turn: 0, took: 0, begun: 0, timer: null, abort: null, ask });
+  const held = useRef({ turn: 0, took: 0, begun: 0, busy: false, timer: null, abort: null, ask });
   held.current.ask = ask;
 
   const run = useCallback(async (of) => {
@@ -23,6 +24,7 @@ export function useAsked(ask, key) {
     const { signal } = mine.abort;
     const turn = (mine.turn += 1);
     mine.begun = Date.now();
+    mine.busy = true;
     setState((before) => (before.key === of ? { ...before, loading: true } : { key: of, data: null, error: null, loading: true }));
     try {
       const data = await mine.ask(signal);
@@ -30,7 +32,9 @@ export function useAsked(ask, key) {
     } catch (error) {
       if (turn === mine.turn && !signal.aborted) setState((before) => ({ ...before, key: of, error, loading: false }));
     }
+    if (turn !== mine.turn) return;
     mine.took = Date.now() - mine.begun;
+    mine.busy = false;
   }, []);
 
   useEffect(() => {
@@ -44,15 +48,17 @@ export function useAsked(ask, key) {
   }, [key]);
 
   const again = useCallback(() => run(key), [key]);
-  // Soon, and once for many events.
+  // Soon, and once for many events. What is on its way is waited for, not begun anew.
   const soon = useCallback(() => {
     const mine = held.current;
     if (mine.timer) return;
-    const wait = Math.max(AGAIN_MS, mine.took * SLOW_FACTOR) - (Date.now() - mine.begun);
-    mine.timer = setTimeout(() => {
+    const look = () => {
+      if (mine.busy) return void (mine.timer = setTimeout(look, AGAIN_MS));
       mine.timer = null;
       if (!document.hidden) run(key);
-    }, Math.max(50, wait));
+    };
+    const wait = Math.min(AGAIN_MAX_MS, Math.max(AGAIN_MS, mine.took * SLOW_FACTOR)) - (Date.now() - mine.begun);
+    mine.timer = setTimeout(look, Math.max(50, wait));
   }, [key]);
   const put = useCallback((change) => setState((before) => (before.data ? { ...before, data: change(before.data) } : before)), []);
   // What belongs to another key is not shown for this one.
@@ -84,12 +90,18 @@ export function useLeaderBack(act) {
   }, []);
 }
 
-// Asked for again each `every` milliseconds while the page is seen.
+// Each `every` milliseconds while the page is seen.
+export function useEvery(act, every) {
+  const held = useRef(act);
+  held.current = act;
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || held.current(), every);
+    return () => clearInterval(timer);
+  }, [every]);
+}
+
 export function usePolled(ask, key, every) {
   const asked = useAsked(ask, key);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || asked.soon(), every);
-    return () => clearInterval(timer);
-  }, [key, every]);
+  useEvery(asked.soon, every);
   return asked;
 }

@@ -66,8 +66,8 @@ function Member({ cluster, node, nodes, ask }) {
       <dt>Clients</dt><dd><${Id} id=${node.clientAddress ?? ""} most=${36} /></dd>
     </dl>
     <div class="bar">
-      ${mayCluster("TransferLeadership") && there && isVoter(node) && !leads && node.serving ? html`<${Button} onClick=${() => ask({ what: "lead", node })}>Let it lead…</${Button}>` : ""}
-      ${mayCluster("DrainNode") && there ? html`<${Button} onClick=${() => ask({ what: node.serving ? "drain" : "resume", node })}>${node.serving ? "Drain…" : "Let it serve…"}</${Button}>` : ""}
+      ${cluster.leader && mayCluster("TransferLeadership") && there && isVoter(node) && !leads && node.serving ? html`<${Button} onClick=${() => ask({ what: "lead", node })}>Let it lead…</${Button}>` : ""}
+      ${cluster.leader && mayCluster("DrainNode") && there ? html`<${Button} onClick=${() => ask({ what: node.serving ? "drain" : "resume", node })}>${node.serving ? "Drain…" : "Let it serve…"}</${Button}>` : ""}
     </div>
   </section>`;
 }

@@ -1,8 +1,8 @@
 // Flow runs: how far each is, what those wait for that are stuck, and the jobs of one as a graph.
 import { read } from "../lib/api.js";
 import { html, useMemo } from "../lib/dom.js";
-import { gravity, stepCounts, stepState } from "../lib/flows.js";
 import { many, number } from "../lib/format.js";
+import { gravity, stepCounts, stepState } from "../lib/graphs.js";
 import { useList } from "../lib/list.js";
 import { useLiveAsked } from "../lib/load.js";
 import { link, namespace, useParams } from "../lib/route.js";
@@ -65,6 +65,9 @@ function All() {
 }
 
 const STEPS_SHOWN = 200;
+// Of so many runs that wait it is asked why; a step that has no run says it by itself.
+const EXPLAINED = 6;
+const WAITS = new Set(["PENDING", "RETRYING"]);
 
 async function askOne(id, signal) {
   const of = { namespace: namespace() };
@@ -72,18 +75,21 @@ async function askOne(id, signal) {
   const first = flow.steps?.[0]?.job;
   // Its jobs may be gone or too many by now; the steps are there all the same.
   const graph = first ? await read(`/v1/jobs/${encodeURIComponent(first)}/graph`, of, { signal }).catch((error) => ({ error })) : {};
-  return { flow, graph, ageMs: flow.ageMs };
+  const waiting = (flow.steps ?? []).filter((step) => step.run && WAITS.has(stepState(step))).slice(0, EXPLAINED);
+  const why = await Promise.all(waiting.map((step) => read(`/v1/runs/${encodeURIComponent(step.run)}/explain`, of, { signal }).then(({ summary }) => [step.run, (summary ?? "").replace(/^The run \S+: /, "")], () => [step.run, ""])));
+  return { flow: { ...flow, why: new Map(why) }, graph, ageMs: flow.ageMs };
 }
 
-const because = (step) => {
+const because = (step, why) => {
+  if (why?.get(step.run)) return why.get(step.run);
   const names = (step.because ?? []).join(", ");
   if (!names) return "";
   return stepState(step) === "CANNOT_RUN" ? `since these ended otherwise: ${names}` : `waits for ${names}`;
 };
-const STEP_COLUMNS = [
+const stepColumns = (why) => [
   { name: "job", title: "Job", kind: "cut", cell: (step) => html`<a class="key" href=${link(["/jobs", step.job])}>${step.job}</a>` },
   { name: "state", title: "State", cell: (step) => html`<${State} state=${stepState(step)} />` },
-  { name: "why", title: "Why", kind: "rest", cell: (step) => html`<span class="soft" title=${because(step)}>${because(step)}</span>` },
+  { name: "why", title: "Why", kind: "wide soft", cell: (step) => because(step, why) },
   { name: "run", title: "Run", lesser: true, cell: (step) => step.run && html`<a href=${link(["/runs", step.run])}>its run</a>` },
 ];
 
@@ -104,7 +110,7 @@ function One({ id }) {
       ${graph.error ? html`<${Failed} error=${graph.error} again=${asked.again} what="draw the graph" />`
         : graph.jobs?.length ? html`<${Graph} graph=${graph} stateOf=${(job) => stepState(steps.get(job))} hrefOf=${hrefOf} around=${first} label="Jobs of this flow run and what they wait for" />` : ""}
       <section class="page-part"><h2>${many(flow.steps?.length ?? 0, "job")} reached${listed.length < (flow.steps?.length ?? 0) ? `; the ${number(STEPS_SHOWN)} that need a look first` : ""}</h2>
-        <${Table} columns=${STEP_COLUMNS} rows=${listed} idOf=${(step) => step.job} open=${(step) => hrefOf(step.job)} label="Steps" empty="No job is reached yet." /></section>`}
+        <${Table} columns=${stepColumns(flow.why)} rows=${listed} idOf=${(step) => step.job} open=${(step) => hrefOf(step.job)} label="Steps" empty="No job is reached yet." /></section>`}
     </${Asked}>
   </div>`;
 }

@@ -1,9 +1,9 @@
 // Queues: what waits in each and for how long, its limits, who pulls from it; pause and resume.
 import { post, read, write } from "../lib/api.js";
-import { html, useEffect, useState } from "../lib/dom.js";
+import { html, useState } from "../lib/dom.js";
 import { many, number } from "../lib/format.js";
 import { useList } from "../lib/list.js";
-import { usePolled } from "../lib/load.js";
+import { useEvery, usePolled } from "../lib/load.js";
 import { link, namespace } from "../lib/route.js";
 import { can } from "../lib/session.js";
 import { useTally, WINDOW_MS } from "../lib/tally.js";
@@ -14,7 +14,7 @@ import { Text } from "../components/fields.js";
 import { Asked, Empty } from "../components/notes.js";
 import { State } from "../components/state.js";
 import { Columns, List, Table } from "../components/table.js";
-import { workerColumns, workerId } from "./workers.js";
+import { readWorkers, workerColumns, workerId } from "./workers.js";
 
 const EVERY_MS = 3_000;
 const STEADY = new Set();
@@ -86,10 +86,7 @@ function All() {
   const [asking, setAsking] = useState(null);
   const tally = useTally(leasedFrom, namespace());
   // Numbers change all the time: they are asked for again, and the rows do not flash for it.
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || listed.again(), EVERY_MS);
-    return () => clearInterval(timer);
-  }, [listed.again]);
+  useEvery(listed.soon, EVERY_MS);
   const list = { ...listed, fresh: STEADY, q: "" };
   const columns = columnsOf((name) => tally.of(name, Date.now()), asking, setAsking);
   const asked = (list.rows ?? []).find((queue) => queue.name === asking);
@@ -109,7 +106,7 @@ async function askOne(name, signal) {
   const waiting = (priority) => read("/v1/runs", { ...of, filter: `state=PENDING AND queue="${name}" AND priority=${priority}`, pageSize: 1, withCount: true }, { signal });
   const [queue, workers, ...depth] = await Promise.all([
     read(`/v1/queues/${encodeURIComponent(name)}`, of, { signal }),
-    read("/v1/workers", { ...of, filter: `queue="${name}"`, pageSize: WORKERS_MAX }, { signal, local: true }).catch((error) => ({ workers: null, error })),
+    readWorkers({ filter: `queue="${name}"`, pageSize: WORKERS_MAX }, signal).then((found) => ({ rows: found.workers ?? [] }), (error) => ({ error })),
     ...PRIORITIES.map(waiting),
   ]);
   return { queue, workers, depth: depth.map((one, at) => ({ priority: PRIORITIES[at], count: Number(one.count ?? 0), exact: one.countIsExact })), ageMs: queue.ageMs };
@@ -160,9 +157,9 @@ function One({ name }) {
           <dl class="pairs"><dt>Begun in a minute</dt><dd><${Rate} seen=${tally.of(name, Date.now())} /></dd><dt>Workers</dt><dd>${number(data.queue.workers)}</dd></dl></section>
         <${Limits} queue=${data.queue} again=${asked.again} />
       </div>
-      <section class="page-part"><h2>${data.workers.workers === null ? "Workers" : many(data.workers.workers.length, "worker")} of this queue</h2>
-        ${data.workers.workers === null ? html`<p class="soft">Only a leader knows them: ${data.workers.error.message}</p>`
-          : html`<${Table} columns=${workerColumns(null)} rows=${data.workers.workers} idOf=${workerId} label="Workers of this queue" empty="No worker pulls from this queue. Start one with it: raftsched worker, or Worker(…, queues=[…])." />`}</section>`}
+      <section class="page-part"><h2>${data.workers.error ? "Workers" : many(data.workers.rows.length, "worker")} of this queue</h2>
+        ${data.workers.error ? html`<p class="soft">${data.workers.error.message}</p>`
+          : html`<${Table} columns=${workerColumns(null)} rows=${data.workers.rows} idOf=${workerId} label="Workers of this queue" empty="No worker pulls from this queue. Start one: Worker(…, queues=[…]).run() in Python." />`}</section>`}
     </${Asked}>
   </div>`;
 }

@@ -4,8 +4,7 @@ import { link } from "../lib/route.js";
 import { can, session } from "../lib/session.js";
 import { useStore } from "../lib/store.js";
 import { Empty, Failed, Loading } from "../components/notes.js";
-import { Audit, Identities, Secrets, Tokens } from "../components/access.js";
-import { Alerts, Calendars, Namespaces } from "../components/tenants.js";
+import { Alerts, Audit, Calendars, Identities, Namespaces, Secrets, Tokens } from "../components/settings.js";
 
 // The call that a tab needs, and whether it is about the whole cluster.
 const TABS = [

@@ -1,8 +1,10 @@
 // Workers: who is there, how busy, with which labels, handlers and version; drain one.
-import { post, read } from "../lib/api.js";
-import { html, useEffect, useState } from "../lib/dom.js";
+import { ApiError, post, read } from "../lib/api.js";
+import { html, useState } from "../lib/dom.js";
 import { many, number, percent } from "../lib/format.js";
 import { useList } from "../lib/list.js";
+import { useEvery } from "../lib/load.js";
+import { pulse } from "../lib/live.js";
 import { link, namespace, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
 import { Ask } from "../components/ask.js";
@@ -21,8 +23,16 @@ const FIELDS = { queue: { help: "one that it pulls from" }, "labels.": { help: "
 export const workerId = (worker) => `${worker.worker} ${(worker.namespaces ?? []).join()} ${worker.connectTime}`;
 const byQueue = (text) => filterOf(text, "queue");
 
+// Sessions of workers are no part of the state: nobody but a leader has them.
+export async function readWorkers(query, signal) {
+  if (pulse.get().cluster && !pulse.get().cluster.leader) {
+    throw new ApiError({ reason: "NO_QUORUM", message: "Only a leader knows which workers are connected. They go on with what they have, and come back as soon as there is one." });
+  }
+  return read("/v1/workers", { namespace: namespace(), ...query }, { signal, local: true });
+}
+
 async function ask({ filter, pageSize, pageToken }, signal) {
-  const found = await read("/v1/workers", { namespace: namespace(), filter, pageSize, pageToken }, { signal, local: true });
+  const found = await readWorkers({ filter, pageSize, pageToken }, signal);
   return { ...found, rows: found.workers ?? [] };
 }
 
@@ -65,10 +75,7 @@ export function Page() {
   const { q = "" } = useParams();
   const listed = useList({ name: "workers", ask, idOf: workerId, change: () => null, filter: byQueue });
   const [asking, setAsking] = useState(null);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || listed.again(), EVERY_MS);
-    return () => clearInterval(timer);
-  }, [listed.again]);
+  useEvery(listed.soon, EVERY_MS);
   const list = { ...listed, fresh: STEADY };
   const columns = workerColumns(can("WorkerService/DrainWorker") ? setAsking : null);
   return html`<div class="page">
@@ -77,6 +84,6 @@ export function Page() {
     ${asking ? html`<${Drain} key=${workerId(asking)} worker=${asking} close=${() => setAsking(null)} done=${list.again} />` : ""}
     ${list.rows?.length ? html`<${Sum} rows=${list.rows} whole=${!list.next && !list.at} />` : ""}
     <${List} list=${list} columns=${columns} idOf=${workerId} label="Workers"
-      none=${html`<${Empty} title="No workers are connected"><p>Runs wait until one pulls from their queue. Start one: <code>Worker("node-1:7400").run()</code> in Python, or <code>raftsched worker</code> for HTTP, gRPC and commands.</p></${Empty}>`} />
+      none=${html`<${Empty} title="No workers are connected"><p>Runs wait until one pulls from their queue. Start one: <code>Worker("node-1:7400").run()</code> in Python, or <code>raftsched worker run --executor http</code> for HTTP, gRPC and commands.</p></${Empty}>`} />
   </div>`;
 }

@@ -1,9 +1,11 @@
-// Where the jobs of a graph are drawn: in layers from left to right, every link forwards.
+// Graphs of jobs: how each stands, and where it is drawn: in layers from left to right, every link forwards.
 //
 // Four steps: each job's layer is its longest way from a start; a link over several layers gets a
 // bend in each between; layers are ordered by the middle of their neighbours, back and forth, and
 // the order with the fewest crossings is kept; then each gets the place nearest to its neighbours
 // that its layer has room for. All steps are bounded, and the same graph is always drawn the same.
+
+import { plain } from "./format.js";
 
 export const NODES_MAX = 300;
 export const LINKS_MAX = 1_200;
@@ -224,3 +226,35 @@ function curve(points) {
 function round(number) {
   return Math.round(number * 10) / 10;
 }
+
+// The state of a step: that of its run, else whether it waits or cannot run.
+export function stepState(step) {
+  if (!step) return "NOT_REACHED";
+  if (step.run && step.runState) return plain(step.runState);
+  return plain(step.state);
+}
+
+const FINAL = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+const MEETS = {
+  CONDITION_SUCCESS: (state) => state === "SUCCEEDED",
+  CONDITION_UNSPECIFIED: (state) => state === "SUCCEEDED",
+  CONDITION_FAILURE: (state) => state === "FAILED",
+  CONDITION_ANY_END: (state) => FINAL.has(state),
+};
+
+// Whether what a link asks for came true: "met", "unmet", or "open".
+export function linkState(condition, upstream) {
+  if ((MEETS[condition] ?? MEETS.CONDITION_SUCCESS)(upstream)) return "met";
+  return FINAL.has(upstream) || upstream === "SKIPPED" || upstream === "CANNOT_RUN" ? "unmet" : "open";
+}
+
+export const LINK_WORDS = { CONDITION_FAILURE: "when it fails", CONDITION_ANY_END: "when it ends, however" };
+
+// How many steps are in each state, those that need a look first.
+const ORDER = ["FAILED", "CANNOT_RUN", "RETRYING", "RUNNING", "PENDING", "WAITING", "CANCELLED", "SKIPPED", "SUCCEEDED"];
+export function stepCounts(steps = []) {
+  const counts = new Map(ORDER.map((state) => [state, 0]));
+  for (const step of steps) counts.set(stepState(step), (counts.get(stepState(step)) ?? 0) + 1);
+  return [...counts].filter(([, count]) => count);
+}
+export const gravity = (state) => (ORDER.includes(state) ? ORDER.length - ORDER.indexOf(state) : 0);
