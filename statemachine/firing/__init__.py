@@ -1,8 +1,8 @@
 """What is due happens: timers are looked at, and scheduled times get their outcome.
 
-Timers are looked at oldest first, and of one instant those of runs. A job whose scheduled time is due gets, in one change: the run
-(or the reason why there is none), the entry in the ledger, and its next time. There is no instant
-between these at which a crash could lose or double anything.
+Timers are looked at oldest first, and of one instant those of runs. A job whose scheduled time is
+due gets, in one change: the run (or the reason why there is none), the entry in the ledger, and its
+next time. There is no instant between these at which a crash could lose or double anything.
 
 What catches up, under any policy, gets a slot of the whole namespace, so many of them a second
 (`backlog_rate`): that is the outage guard. It is one number, the instant at which the next slot is

@@ -22,10 +22,19 @@ from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 from raftsched.cluster.node.virtual_time import VirtualClock
 from raftsched.cluster.raft.faults import CallRefused as NotNow
-from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import (
+    access_pb2,
+    common_pb2,
+    job_pb2,
+    options_pb2,
+    run_pb2,
+    worker_pb2,
+)
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.model.request import CreateToken
 from raftsched.statemachine.reads import reads
+from raftsched.statemachine.tenants import access
 
 from .ear import Ear, success
 
@@ -124,6 +133,28 @@ async def test_a_revision_that_is_not_reached_is_named(tmp_path: Path) -> None:
             assert caught.value.rejection.reason == Reason.ERROR_REASON_NO_QUORUM
             assert "did not reach 1000000" in caught.value.rejection.message
             assert f"is at revision {leader.revision}," in caught.value.rejection.message
+
+
+async def test_a_token_that_is_used_at_a_follower_is_noted_by_the_leader(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        token = access_pb2.AccessToken(name="ci", role=options_pb2.ROLE_EDITOR)
+        request = access_pb2.CreateAccessTokenRequest(access_token=token)
+        await leader.ask(CreateToken(request, bytes(32)), "", 5)
+        follower = next(node for node in nodes.values() if not node.leads)
+        await until(lambda: follower.revision == leader.revision)
+        follower.leader.token_uses.note("ci")
+
+        def noted() -> bool:
+            # As each node does every second.
+            for node in nodes.values():
+                node.introduce()
+            stores = [node.replica.store for node in nodes.values()]
+            return all(access.last_use_ms(store, "ci") for store in stores)
+
+        await until(noted)
+        hour_ms = access.last_use_ms(leader.replica.store, "ci")
+        assert (hour_ms % 3_600_000, leader.spec.wall_ms() - hour_ms < 7_200_000) == (0, True)
 
 
 async def test_a_read_without_time_says_that_the_time_was_over(
