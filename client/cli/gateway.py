@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -18,7 +20,7 @@ from .session import Invocation, check_pair, trusts
 
 if TYPE_CHECKING:
     from .. import AsyncClient
-    from ..gateway.config import Settings
+    from ..gateway.config import Provider, Settings
     from ..gateway.server import Port
 
 DEFAULT_LISTEN = "127.0.0.1:7480"
@@ -96,12 +98,40 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
     help="Believe this address, or network as 10.0.0.0/8, who it asks for (Forwarded, "
     "X-Forwarded-For); can be repeated.",
 )
+@click.option(
+    "--oidc-issuer",
+    default="",
+    metavar="URL",
+    help="Let people sign in on the web page by this identity provider, which the "
+    "cluster must know (raftsched identity put).",
+)
+@click.option(
+    "--oidc-client-id",
+    default="",
+    metavar="ID",
+    help="As whom the gateway is known there; that is the audience of its tokens.",
+)
+@click.option(
+    "--oidc-secret-file",
+    default="",
+    metavar="FILE",
+    help="The client's secret; without it the client is a public one (PKCE).",
+)
+@click.option(
+    "--oidc-scope",
+    "oidc_scopes",
+    multiple=True,
+    metavar="NAME",
+    help="What is asked for, openid among it; can be repeated. Without any: openid, "
+    "profile, email.",
+)
 @limits
 @click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
 def gateway(
     session: Invocation, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
     hosts: tuple[str, ...], origins: tuple[str, ...], path_prefix: str,
-    proxies: tuple[str, ...], quiet: bool, **given: int,
+    proxies: tuple[str, ...], oidc_issuer: str, oidc_client_id: str, oidc_secret_file: str,
+    oidc_scopes: tuple[str, ...], quiet: bool, **given: int,
 ) -> None:  # fmt: skip
     """Serve HTTP and JSON for a cluster until SIGTERM or Ctrl-C.
 
@@ -133,6 +163,7 @@ def gateway(
         frozenset(hosts) if hosts or local else None, tls_cert_file, tls_key_file,
         _read("--path-prefix", "/PATH", prefix_of, path_prefix),
         _read("--trusted-proxy", "ADDRESS", networks, proxies),
+        _provider(oidc_issuer, oidc_client_id, oidc_secret_file, oidc_scopes),
     )  # fmt: skip
     log = logging.StreamHandler(sys.stderr)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -141,6 +172,37 @@ def gateway(
 
 # The word of the manual; the shared one stays for contexts and scripts.
 next(one for one in gateway.params if one.name == "endpoints").opts.append("--server")
+
+
+def _provider(
+    issuer: str, client_id: str, secret_file: str, scopes: tuple[str, ...]
+) -> Provider | None:
+    """By whom people may sign in; None for nobody."""
+    from ..gateway.config import Provider
+    from ..gateway.fetch import is_address
+
+    if not (issuer or client_id or secret_file or scopes):
+        return None
+    if not (issuer and client_id):
+        raise wrong_use("an identity provider is an issuer and the client's id there", "",
+                        "--oidc-issuer URL --oidc-client-id ID")  # fmt: skip
+    if not is_address(issuer):
+        raise wrong_use(f"cannot use --oidc-issuer {issuer[:200]}",
+                        "it is no https address, nor http on loopback",
+                        "--oidc-issuer https://id.example")  # fmt: skip
+    if scopes and "openid" not in scopes:
+        raise wrong_use("the provider sends no ID token without the scope openid", "",
+                        "--oidc-scope openid")  # fmt: skip
+    secret = ""
+    if secret_file:
+        try:
+            secret = Path(secret_file).read_text().strip()
+        except (OSError, UnicodeError) as error:
+            why = reason_of(error) if isinstance(error, OSError) else "it is no text"
+            raise wrong_use(f"cannot read {secret_file}", why,
+                            "--oidc-secret-file FILE") from error  # fmt: skip
+    made = Provider(issuer, client_id, secret)
+    return dataclasses.replace(made, scopes=scopes) if scopes else made
 
 
 def _read(flag: str, what: str, read: Callable[[T], U], given: T) -> U:

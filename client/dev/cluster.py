@@ -20,7 +20,7 @@ from ...cluster.local.process import PROGRAM_OF_CLIENT, Process
 from .. import AsyncClient, RaftschedError
 from .child import Child
 from .ports import Ports
-from .screen import Screen, welcome
+from .screen import Screen, opened, welcome
 
 START_S = 30.0
 CALL_S = 5.0
@@ -132,6 +132,8 @@ class DevCluster:
             self._do(self._kill_leader())
         elif key == "l":
             self._do(self._move_leader())
+        elif key == "o":
+            self._do(self._open_page())
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -160,6 +162,13 @@ class DevCluster:
     async def _move_leader(self) -> None:
         self.screen.line("moving the leadership")
         await self.client.cluster.transfer()
+
+    async def _open_page(self) -> None:
+        url = f"http://{self.ports.gateway}/"
+        if await asyncio.to_thread(opened, url):
+            self.screen.line(f"opened {url}")
+        else:
+            self.screen.line(f"no browser could be started here; open {url}")
 
     async def _stop(self) -> None:
         """The worker first, so that it can give its runs back; leave no process behind."""

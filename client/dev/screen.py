@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import webbrowser
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,8 @@ CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan"
 COLORS = ("cyan", "yellow", "magenta", "green", "blue")
 # Of a node's own line these stand elsewhere or say nothing new.
 KNOWN = frozenset({"ts", "level", "node", "event", "logger", "term"})
+# One of these is set where windows can be opened.
+WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 KINDS = {
     event_pb2.EVENT_KIND_RUN_LEASED: ("started", None),
     event_pb2.EVENT_KIND_RUN_SUCCEEDED: ("succeeded", "green"),
@@ -109,7 +112,7 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
     for name in ports.names:
         leads = "   leads" if name == leader else ""
         yield f"  {name}  {ports.client(name)}   http://{ports.http(name)}/metrics{leads}"
-    yield f"  HTTP and JSON: http://{ports.gateway}/v1/jobs"
+    yield f"  Web page: http://{ports.gateway}/   HTTP and JSON: http://{ports.gateway}/v1/jobs"
     yield f"Data: {where}"
     yield ""
     yield "In another terminal:"
@@ -120,8 +123,15 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
     yield ""
     if keys:
         numbers = " ".join(name[1:] for name in ports.names)
-        yield f"Keys: {numbers} kill -9 a node or revive it, k kill the leader, l move it, q stop"
+        yield f"Keys: {numbers} kill -9 a node or revive it, k kill the leader, l move it,"
+        yield "      o open the web page, q stop"
         yield ""
+
+
+def opened(url: str) -> bool:
+    """Whether a browser with windows of its own has it; one for terminals would take this one."""
+    has_windows = sys.platform == "darwin" or any(name in os.environ for name in WINDOWS)
+    return has_windows and webbrowser.open(url)
 
 
 def command() -> str:

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from starlette.types import Receive, Scope, Send
 
 from ...proto.contract import method_of
-from ...proto.v1 import cluster_pb2, common_pb2
+from ...proto.v1 import access_pb2, cluster_pb2, common_pb2
 from ..async_client import AsyncClient
 from ..course import WAITING, asked_wait
 from ..errors import RaftschedError
@@ -26,11 +26,14 @@ from .config import BESIDE_BYTES, MIB, Settings, body_bytes
 from .doorkeeper import Doorkeeper
 from .exchange import LEFT, Answered, Exchange, Left, first_of, log, logged, until_left
 from .headers import Headers
-from .pages import StaticPage, pages
+from .pages import Pages, StaticPage
 from .problems import JSON, GatewayRefusal, of_error
 from .room import Room
 from .routes import Binding, Route, Routes
 from .sharing import SharedStreams
+from .signin import BODY_BYTES as SESSION_BYTES
+from .signin import PATH as SESSION
+from .signin import SignIn
 from .transcode import parse_body, parse_query, request_of
 
 logger = logging.getLogger("raftsched.gateway")
@@ -57,7 +60,8 @@ class Gateway:
         self._writing = ThreadPoolExecutor(1, "gateway-write")
         self._routes: Routes = plain.with_contracts()
         self._shared = SharedStreams()
-        self._pages = pages(settings.prefix)
+        self._pages = Pages(settings.prefix)
+        self._sign_in = SignIn(settings, self._who, self._read_session)
         # Set when the process stops: streams end, for others would not.
         self.stopping = asyncio.Event()
 
@@ -98,9 +102,13 @@ class Gateway:
         exchange.always = manners.check_origin(headers, self._settings)
         if trace := wire.trace_of(headers):
             exchange.always["traceparent"] = trace
-        page = self._pages.get(exchange.path)
+        page = self._pages.find(exchange.path, headers)
         if page is not None:
             await self._show(exchange, page)
+            return
+        if exchange.path == SESSION or exchange.path.startswith(f"{SESSION}/"):
+            with self._requests.taken(exchange.address):
+                await exchange.answer(await self._sign_in.answer(exchange))
             return
         route, values = self._route(exchange.path)
         asks_first = exchange.verb == "OPTIONS" and "access-control-request-method" in headers
@@ -155,9 +163,31 @@ class Gateway:
 
     def _token(self, exchange: Exchange) -> str:
         """The token that is shown; refused where the cluster would refuse whoever asks."""
-        token = manners.token_of(exchange.headers)
+        token = self._shown(exchange)
         self._doorkeeper.look(exchange.call, token, exchange.address)
         return token
+
+    def _shown(self, exchange: Exchange) -> str:
+        """That of the header Authorization, where there is one, and else that of the cookie."""
+        if "authorization" in exchange.headers:
+            return manners.token_of(exchange.headers)
+        return self._sign_in.token_of(exchange)
+
+    async def _who(self, exchange: Exchange, token: str) -> access_pb2.Caller:
+        """Whose token that is; refused as the cluster refuses it."""
+        request = access_pb2.WhoAmIRequest()
+        exchange.call = method_of(type(request)).verb
+        caller: access_pb2.Caller = (await self._ask(exchange, request, token)).message
+        return caller
+
+    async def _read_session(self, exchange: Exchange) -> bytes:
+        """The body of whoever signs in, who is not known yet."""
+        if not has_body(exchange.headers):
+            return b""
+        with self._bodies.growing(exchange.address) as keep:
+            return await read_body(
+                exchange, SESSION_BYTES, keep, lambda: self._check_caller(exchange)
+            )
 
     def _caller(self, token: str) -> AsyncClient:
         return self._client if token else self._strangers
@@ -230,7 +260,7 @@ class Gateway:
 
     async def _check_caller(self, exchange: Exchange) -> None:
         """Refuse whoever the cluster does not know; what they may do is asked with the call."""
-        token = manners.token_of(exchange.headers)
+        token = self._shown(exchange)
         try:
             await self._ask(exchange, cluster_pb2.GetClusterStatusRequest(), token)
         except RaftschedError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from .wire import Network
 
@@ -43,6 +44,22 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Provider:
+    """Who vouches for people, by OpenID Connect, and as whom the gateway is known there."""
+
+    issuer: str
+    client_id: str
+    # Empty for a public client, which PKCE alone protects.
+    secret: str = field(default="", repr=False)
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return urlsplit(self.issuer).netloc
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of it."""
 
@@ -56,6 +73,8 @@ class Settings:
     # A path in front of all others, "/a"; and proxies that may say for whom they ask.
     prefix: str = ""
     proxies: tuple[Network, ...] = ()
+    # By whom people may sign in on the web page.
+    provider: Provider | None = None
 
 
 def body_bytes(request_bytes: int) -> int:

@@ -44,6 +44,8 @@ class Answered:
     media: str = JSON
     # The body as gzip, where somebody has made it so already.
     packed: bytes = b""
+    # What a browser is to keep, one header `Set-Cookie` each.
+    cookies: tuple[str, ...] = ()
 
 
 @dataclass
@@ -83,12 +85,23 @@ class Exchange:
     def path(self) -> str:
         return wire.without(self.settings.prefix, bytes(self.scope["raw_path"]).decode("ascii"))
 
-    async def start(self, status: int, headers: dict[str, str]) -> None:
+    @cached_property
+    def is_secure(self) -> bool:
+        """Whether the caller speaks TLS, to us or to a proxy that is trusted."""
+        client = self.scope.get("client")
+        peer = str(client[0]) if client else ""
+        proxied = wire.is_in(peer, self.settings.proxies) and wire.was_https(self.headers)
+        return bool(self.settings.certificate) or proxied
+
+    async def start(
+        self, status: int, headers: dict[str, str], cookies: tuple[str, ...] = ()
+    ) -> None:
         self.status = status
         whole = {"cache-control": "no-store", "x-content-type-options": "nosniff",
                  "vary": "accept-encoding"}  # fmt: skip
         whole |= self.always | headers
         raw = [(name.encode(), text.encode("latin-1", "replace")) for name, text in whole.items()]
+        raw += [(b"set-cookie", one.encode("ascii")) for one in cookies]
         await self.send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, body: bytes, *, more: bool) -> None:
@@ -110,7 +123,7 @@ class Exchange:
                 body = answered.packed or wire.packed(body)
             headers["content-encoding"] = "gzip"
         headers |= {"content-type": answered.media, "content-length": str(len(body))}
-        await self.start(answered.status, headers)
+        await self.start(answered.status, headers, answered.cookies)
         await self.write(body, more=False)
 
     async def refuse(self, refused: GatewayRefusal) -> None:

@@ -173,7 +173,7 @@ def _is_ip(name: str) -> bool:
 def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
     """What to tell a browser of a page from elsewhere; refuses one that may not call."""
     origin = headers.get("origin", "")
-    if not origin or _netloc(origin) == headers.get("host", ""):
+    if not origin or is_own(origin, headers):
         return {}
     if origin in settings.cors_origins:
         return {"access-control-allow-origin": origin, "vary": "origin, accept-encoding",
@@ -182,6 +182,11 @@ def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
         "FORBIDDEN", f"pages of {origin[:SHOWN_MAX]} may not call this gateway; start it with "
         f"--cors-origin {origin[:SHOWN_MAX]} if they shall", {"origin": origin[:SHOWN_MAX]},
     )  # fmt: skip
+
+
+def is_own(origin: str, headers: Headers) -> bool:
+    """Whether this is where the request itself went."""
+    return _netloc(origin) == headers.get("host", "")
 
 
 def _netloc(origin: str) -> str:

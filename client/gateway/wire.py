@@ -16,6 +16,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 TRACE_BYTES = 512
 FORWARDED_FOR = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)"?', re.IGNORECASE)
+FORWARDED_PROTO = re.compile(r'(?:^|[;,\s])proto="?([a-z]+)"?', re.IGNORECASE)
 # Shorter answers would not become shorter.
 PACKED_BYTES = 1_024
 PACKED_LEVEL = 1
@@ -57,6 +58,16 @@ def _hops(headers: Headers) -> list[str]:
     if forwarded:
         return [_bare(one) for one in FORWARDED_FOR.findall(forwarded)]
     return [_bare(one) for one in ",".join(headers.all("x-forwarded-for")).split(",")]
+
+
+def was_https(headers: Headers) -> bool:
+    """Whether the caller spoke TLS to the proxy that came first, as the last one tells it."""
+    forwarded = ",".join(headers.all("forwarded"))
+    if forwarded:
+        found = FORWARDED_PROTO.findall(forwarded)
+    else:
+        found = [one.strip() for one in headers.get("x-forwarded-proto", "").split(",")]
+    return bool(found) and found[0].lower() == "https"
 
 
 def _bare(word: str) -> str:

@@ -68,6 +68,23 @@ class GatewaySection(Section, frozen=True, kw_only=True):
             "(Forwarded, X-Forwarded-For)."
         ),
     ] = ""
+    oidc_issuer: Annotated[
+        str,
+        Meta(
+            description="Let people sign in on the web page by this identity provider, which the "
+            "cluster must know."
+        ),
+    ] = ""
+    oidc_client_id: Annotated[
+        str,
+        Meta(description="As whom the gateway is known there: the audience of its tokens."),
+    ] = ""
+    oidc_secret_file: Annotated[
+        str, Meta(description="The client's secret. Empty: a public client (PKCE).")
+    ] = ""
+    oidc_scopes: Annotated[
+        str, Meta(description="What is asked for, with commas. Empty: openid, profile, email.")
+    ] = ""
 
 
 class SecretsSection(Section, frozen=True, kw_only=True):

@@ -125,10 +125,15 @@ class GatewayBeside:
             "--host": config.gateway.hosts, "--cors-origin": config.gateway.cors_origins,
             "--path-prefix": config.gateway.path_prefix,
             "--trusted-proxy": config.gateway.trusted_proxies,
+            "--oidc-issuer": config.gateway.oidc_issuer,
+            "--oidc-client-id": config.gateway.oidc_client_id,
+            "--oidc-scope": config.gateway.oidc_scopes,
         }  # fmt: skip
         for flag, text in given.items():
             for one in text.replace(",", " ").split():
                 words += [flag, one]
+        if config.gateway.oidc_secret_file:
+            words += ["--oidc-secret-file", config.gateway.oidc_secret_file]
         if files.certificate_file:
             return [*words, "--tls-cert-file", files.certificate_file,
                     "--tls-key-file", files.key_file]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.client.dev.ports import Ports
-from raftsched.client.dev.screen import Screen, welcome
+from raftsched.client.dev.screen import WINDOWS, Screen, opened, welcome
 from raftsched.proto.v1 import common_pb2, event_pb2, run_pb2
 
 
@@ -78,3 +78,20 @@ def test_keys_are_told_only_where_there_is_a_keyboard() -> None:
     assert not any(line.startswith("Keys") for line in without)
     assert any(line.startswith("  n2 ") and line.endswith("leads") for line in without)
     assert f"  export RAFTSCHED_ENDPOINTS={ports.endpoints}" in without
+
+
+def test_a_browser_is_opened_where_there_are_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def open_(url: str) -> bool:
+        asked.append(url)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", open_)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in WINDOWS:
+        monkeypatch.delenv(name, raising=False)
+    assert not opened("http://a/")
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert opened("http://a/")
+    assert asked == ["http://a/"]

@@ -186,7 +186,7 @@ async def test_callers_bring_their_own_rights(gateway: Served, stage: Stage) -> 
 @pytest.mark.parametrize(
     ("method", "path", "status", "reason"),
     [
-        ("GET", "/", 404, "ROUTE_NOT_FOUND"),
+        ("GET", "/jobs", 404, "ROUTE_NOT_FOUND"),
         ("GET", "/v1/jobs/%ff", 404, "ROUTE_NOT_FOUND"),
         ("POST", "/v1/jobs/report:dance", 404, "ROUTE_NOT_FOUND"),
         ("PUT", "/v1/jobs", 405, "METHOD_NOT_ALLOWED"),
