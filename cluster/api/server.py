@@ -33,6 +33,7 @@ from .call import Call
 from .caller_limits import MESSAGE_MAX, CallerShare, CallerShares
 from .cluster_status import StatusView
 from .events import EventCalls
+from .figure_calls import FigureCalls
 from .forward import ForwardPeers
 from .health import SERVICE, Health
 from .lasting import Lasting
@@ -138,6 +139,7 @@ class Server:
             **SecretCalls(node).calls(),
             **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
+            "ClusterService/GetFigures": FigureCalls(real).get,
         }
         self.calls = Calls(
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,

@@ -12,6 +12,8 @@ Others may use:
 * damage_watch: looks for files that are not what was written; chaos plants its own state there.
 * damage: what becomes of files that are not what was written.
 * event_feed: the events of the cluster, read from the journal.
+* figure_history: how the cluster has done of late.
+* figure_watch: counts that, and takes it from the leader.
 * hello: what a worker says of itself, checked.
 * leader_loop: gathers, decides one change, answers.
 * loop_steps: how long steps of the loop last, and what it has done.

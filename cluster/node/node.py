@@ -29,6 +29,7 @@ from .clock_watch import ClockWatch
 from .consensus_view import ConsensusView
 from .damage_watch import DamageWatch
 from .elections import Elections
+from .figure_watch import FigureWatch
 from .gossip import Gossip
 from .handover import LeaderHandover
 from .leader_loop import Leader
@@ -121,15 +122,14 @@ class Node:
         self._elections = Elections(spec.seconds)
         ahead_ms = self._clocks.state_ahead_ms
         self._alerts = AlertWatch(leader, driver, directory, self._elections, ahead_ms)
+        self.figures = FigureWatch(leader, driver)
         self._gossip = Gossip(
             spec.version, directory, self.consensus, self.sessions, self._zones, self.bootstrap,
-            self.steps, driver.notify, leader.token_uses,
+            self.steps, self.figures, driver.notify, leader.token_uses,
         )  # fmt: skip
         self.restores = Restores(spec, leader, self.replica, driver, directory, self.introduce)
-        if spec.virtual is not None:
-            self._time_driver = VirtualTimeDriver(
-                spec.virtual, leader, self._wake, self._alerts.look
-            )
+        if (clock := spec.virtual) is not None:
+            self._time_driver = VirtualTimeDriver(clock, leader, self._wake, self._alerts.look)
 
     # Life.
 

@@ -20,6 +20,7 @@ import msgspec
 from ...statemachine.model.record import MetaRecord
 from . import build
 from .applier import Applied
+from .figure_history import Figure, Past
 from .secret_keys import SecretKeys, differing
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,11 @@ class NodeInfo(msgspec.Struct, frozen=True):
     stage: str = ""
     # Ids of the keys for secrets that it has; under the first it encrypts.
     key_ids: tuple[str, ...] = ()
+    # The newest figures, of the leader; where those that it has begin; and of each row some from
+    # before what another node has.
+    figures: tuple[Figure, ...] = ()
+    figures_begin: tuple[int, ...] = ()
+    figures_past: tuple[Past, ...] = ()
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -106,6 +112,8 @@ class PeerDirectory:
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
         workers: int = 0, bootstrap: bytes = b"", recovery: bytes = b"",
         zones_in_use: Iterable[str] = (), tokens_used: tuple[str, ...] = (),
+        figures: tuple[Figure, ...] = (), figures_begin: tuple[int, ...] = (),
+        figures_past: tuple[Past, ...] = (),
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
@@ -120,6 +128,7 @@ class PeerDirectory:
                 zones=build.zones_digest(), zone_names=self._zone_names(),
                 zones_in_use=tuple(zones_in_use), tokens_used=tokens_used, stage=self.stage,
                 key_ids=self.secret_keys.ids,
+                figures=figures, figures_begin=figures_begin, figures_past=figures_past,
             )
         )  # fmt: skip
 

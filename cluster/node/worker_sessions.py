@@ -272,6 +272,15 @@ class WorkerSessions:
         """How many workers are connected."""
         return sum(session.sink is not NULL_SINK for session in self.by_worker.values())
 
+    def slots(self) -> tuple[int, int, int]:
+        """Workers that are connected, their slots, and how many of those are free."""
+        workers = slots = free = 0
+        for session in self.by_worker.values():
+            if session.sink is not NULL_SINK:
+                workers, most = workers + 1, session.hello.slots
+                slots, free = slots + most, free + min(session.credits, most)
+        return workers, slots, free
+
     def workers(self) -> list[Worker]:
         """As reads want them."""
         return [

@@ -127,6 +127,7 @@ class Life:
             lambda: node.clock.now_ms() / 1000, partial(tell_dead_letters, node)
         )
         metrics.follow(node.replica, node.leader)
+        node.figures.count_by(metrics.totals)
         node.driver.on_sync(metrics.sync.add)
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":

@@ -24,10 +24,10 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import Change, MetaRecord, RunRecord, parse
 from ..node.applier import Applied
+from ..node.figure_history import LATENESS, Totals
 from ..node.leader_loop import Leader
 from ..node.loop_steps import LoopTotals
 
-LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 CALLS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 BYTES = tuple(float(256 << 2 * i) for i in range(8))
@@ -167,6 +167,14 @@ class Metrics:
             if bound is not None:
                 band.most.FromMilliseconds(round(bound * 1000))
         return shown
+
+    def totals(self) -> Totals:
+        """The same for the figures that nodes keep."""
+        counted = self.counted
+        return Totals(
+            counted["scheduled_times"], counted["leases_granted"], counted["runs_ended"],
+            counted["dead_letters"], tuple(self.lateness.counts),
+        )  # fmt: skip
 
     def collect(self) -> Iterator[Metric]:
         for name, help_, spread in (

@@ -439,6 +439,155 @@ class Lateness(_message.Message):
 Global___Lateness: _TypeAlias = Lateness  # noqa: Y015
 
 @_typing.final
+class Figures(_message.Message):
+    """How the cluster did in a stretch of time, as its leader counted it, for all namespaces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Step:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _StepEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Figures._Step.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        STEP_UNSPECIFIED: Figures._Step.ValueType  # 0
+        """STEP_SECOND."""
+        STEP_SECOND: Figures._Step.ValueType  # 1
+        """A second; the last 15 minutes are kept."""
+        STEP_TEN_SECONDS: Figures._Step.ValueType  # 2
+        """Ten seconds; the last three hours are kept."""
+        STEP_MINUTE: Figures._Step.ValueType  # 3
+        """A minute; the last 24 hours are kept."""
+
+    class Step(_Step, metaclass=_StepEnumTypeWrapper):
+        """How long each stretch is."""
+
+    STEP_UNSPECIFIED: Figures.Step.ValueType  # 0
+    """STEP_SECOND."""
+    STEP_SECOND: Figures.Step.ValueType  # 1
+    """A second; the last 15 minutes are kept."""
+    STEP_TEN_SECONDS: Figures.Step.ValueType  # 2
+    """Ten seconds; the last three hours are kept."""
+    STEP_MINUTE: Figures.Step.ValueType  # 3
+    """A minute; the last 24 hours are kept."""
+
+    @_typing.final
+    class BehindEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TIME_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    FIRED_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    LATENESS_P50_FIELD_NUMBER: _builtins.int
+    LATENESS_P99_FIELD_NUMBER: _builtins.int
+    READY_HIGH_FIELD_NUMBER: _builtins.int
+    READY_MEDIUM_FIELD_NUMBER: _builtins.int
+    READY_LOW_FIELD_NUMBER: _builtins.int
+    OLDEST_READY_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    BUSY_FIELD_NUMBER: _builtins.int
+    BEHIND_FIELD_NUMBER: _builtins.int
+    leader: _builtins.str
+    """Who led, at its end."""
+    fired: _builtins.float
+    """Scheduled times, and ranges of them, that got an outcome, a second."""
+    started: _builtins.float
+    """Leases that were granted, a second."""
+    ended: _builtins.float
+    """Runs that ended, a second."""
+    failed: _builtins.float
+    """Of those, the runs that FAILED, a second."""
+    ready_high: _builtins.int
+    """Ready runs of priority HIGH: the most in any second, as are the next three. Counted in the
+    first 200 lanes (parts of queues whose runs ask the same of a worker) that have any.
+    """
+    ready_medium: _builtins.int
+    """Of priority MEDIUM."""
+    ready_low: _builtins.int
+    """Of priority LOW."""
+    workers: _builtins.int
+    """Workers that were connected at the end, as are the next two."""
+    slots: _builtins.int
+    """Their slots."""
+    busy: _builtins.int
+    """Slots that were taken."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When the stretch began."""
+
+    @_builtins.property
+    def counted(self) -> _duration_pb2.Duration:
+        """How much of it was counted. Less than the stretch: nobody led, or it has not ended."""
+
+    @_builtins.property
+    def lateness_p50(self) -> _duration_pb2.Duration:
+        """Half of the leases of runs for the first time came at most so long after the due time; an
+        estimate within a band of Tally.lateness. Unset: there were none.
+        """
+
+    @_builtins.property
+    def lateness_p99(self) -> _duration_pb2.Duration:
+        """The same for 99 of 100."""
+
+    @_builtins.property
+    def oldest_ready(self) -> _duration_pb2.Duration:
+        """How long the oldest ready run waited. Unset: none did."""
+
+    @_builtins.property
+    def behind(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """By member, the most entries of the log that it was behind the leader."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        counted: _duration_pb2.Duration | None = ...,
+        leader: _builtins.str = ...,
+        fired: _builtins.float = ...,
+        started: _builtins.float = ...,
+        ended: _builtins.float = ...,
+        failed: _builtins.float = ...,
+        lateness_p50: _duration_pb2.Duration | None = ...,
+        lateness_p99: _duration_pb2.Duration | None = ...,
+        ready_high: _builtins.int = ...,
+        ready_medium: _builtins.int = ...,
+        ready_low: _builtins.int = ...,
+        oldest_ready: _duration_pb2.Duration | None = ...,
+        workers: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        busy: _builtins.int = ...,
+        behind: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "lateness_p50", b"lateness_p50", "lateness_p99", b"lateness_p99", "oldest_ready", b"oldest_ready", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["behind", b"behind", "busy", b"busy", "counted", b"counted", "ended", b"ended", "failed", b"failed", "fired", b"fired", "lateness_p50", b"lateness_p50", "lateness_p99", b"lateness_p99", "leader", b"leader", "oldest_ready", b"oldest_ready", "ready_high", b"ready_high", "ready_low", b"ready_low", "ready_medium", b"ready_medium", "slots", b"slots", "started", b"started", "time", b"time", "workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Figures: _TypeAlias = Figures  # noqa: Y015
+
+@_typing.final
 class GetClusterStatusRequest(_message.Message):
     """To show the cluster."""
 
@@ -454,6 +603,58 @@ class GetClusterStatusRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetClusterStatusRequest: _TypeAlias = GetClusterStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetFiguresRequest(_message.Message):
+    """To get figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    step: Global___Figures.Step.ValueType
+    """How long each stretch is."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Only stretches that began at this instant or later. Unset: all that are kept."""
+
+    def __init__(
+        self,
+        *,
+        step: Global___Figures.Step.ValueType = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFiguresRequest: _TypeAlias = GetFiguresRequest  # noqa: Y015
+
+@_typing.final
+class GetFiguresResponse(_message.Message):
+    """Figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIGURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def figures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Figures]:
+        """The oldest first; at most 1,440. Times in which nobody led are left out."""
+
+    def __init__(
+        self,
+        *,
+        figures: _abc.Iterable[Global___Figures] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["figures", b"figures"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetFiguresResponse: _TypeAlias = GetFiguresResponse  # noqa: Y015
 
 @_typing.final
 class AddNodeRequest(_message.Message):

@@ -53,6 +53,11 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.GetClusterStatusRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
                 _registered_method=True)
+        self.GetFigures = channel.unary_unary(
+                '/raftsched.v1.ClusterService/GetFigures',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.GetFiguresRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.GetFiguresResponse.FromString,
+                _registered_method=True)
         self.AddNode = channel.unary_unary(
                 '/raftsched.v1.ClusterService/AddNode',
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.AddNodeRequest.SerializeToString,
@@ -129,6 +134,15 @@ class ClusterServiceServicer(object):
 
     def GetClusterStatus(self, request, context):
         """Show the cluster as the node that is asked sees it. Refused with nothing of its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFigures(self, request, context):
+        """Get how the cluster has done, the oldest first. Every node keeps it in memory since it started,
+        so the node that is asked answers by itself, also without a leader. The newest entry grows as
+        long as its stretch lasts: ask again from its time. Refused with FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -241,6 +255,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.GetClusterStatusRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.SerializeToString,
             ),
+            'GetFigures': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFigures,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.GetFiguresRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.GetFiguresResponse.SerializeToString,
+            ),
             'AddNode': grpc.unary_unary_rpc_method_handler(
                     servicer.AddNode,
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.AddNodeRequest.FromString,
@@ -338,6 +357,33 @@ class ClusterService(object):
             '/raftsched.v1.ClusterService/GetClusterStatus',
             raftsched_dot_v1_dot_cluster__pb2.GetClusterStatusRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFigures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/GetFigures',
+            raftsched_dot_v1_dot_cluster__pb2.GetFiguresRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.GetFiguresResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,11 @@ class ClusterServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ClusterServiceAsyncStub: ...
     GetClusterStatus: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]
     """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
+    GetFigures: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.GetFiguresRequest, _cluster_pb2.GetFiguresResponse]
+    """Get how the cluster has done, the oldest first. Every node keeps it in memory since it started,
+    so the node that is asked answers by itself, also without a leader. The newest entry grows as
+    long as its stretch lasts: ask again from its time. Refused with FIELD_INVALID.
+    """
     AddNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
     once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
@@ -123,6 +128,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetClusterStatus: _aio.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
+    GetFigures: _aio.UnaryUnaryMultiCallable[_cluster_pb2.GetFiguresRequest, _cluster_pb2.GetFiguresResponse]  # type: ignore[assignment]
+    """Get how the cluster has done, the oldest first. Every node keeps it in memory since it started,
+    so the node that is asked answers by itself, also without a leader. The newest entry grows as
+    long as its stretch lasts: ask again from its time. Refused with FIELD_INVALID.
+    """
     AddNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
     once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
@@ -200,6 +210,17 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
         """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
+
+    @_abc_1.abstractmethod
+    def GetFigures(
+        self,
+        request: _cluster_pb2.GetFiguresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.GetFiguresResponse, _abc.Awaitable[_cluster_pb2.GetFiguresResponse]]:
+        """Get how the cluster has done, the oldest first. Every node keeps it in memory since it started,
+        so the node that is asked answers by itself, also without a leader. The newest entry grows as
+        long as its stretch lasts: ask again from its time. Refused with FIELD_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def AddNode(

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from raftsched.cluster.node import backup
+from raftsched.cluster.node.figure_history import Figure, Past
 from raftsched.cluster.node.peer_info import NodeInfo
 from raftsched.cluster.ops import data_dir
 from raftsched.cluster.raft import manifest, membership, message, record
@@ -31,6 +32,7 @@ MEMBERS = membership.Configuration(
     {"n1": membership.Member(7, "a:1", True), "n2": membership.Member(8, "b:2", False, "c:3")},
     origin="once",
 )
+FIGURE = Figure(60, "n1", 1.5, 2, late=(3, 4), behind={"n2": 5})
 MANIFEST = manifest.Manifest(
     9, 3, 8, [(4, MEMBERS.encode().decode())], [manifest.FileOf("000012.sst", 5, DIGEST)]
 )
@@ -83,8 +85,10 @@ def test_a_message_kind_that_is_not_known_is_refused_by_its_number() -> None:
 
 def test_what_a_node_tells_of_itself_keeps_its_bytes_and_may_gain_fields() -> None:
     told = NodeInfo(
-        "a:1", "0.1.0", "2026a", 3, True, 1, 2, 3, "ff", recovery="cd" * 32, forward_key="ab" * 32
-    )
+        "a:1", "0.1.0", "2026a", 3, True, 1, 2, 3, "ff", recovery="cd" * 32,
+        forward_key="ab" * 32, figures=(FIGURE,), figures_begin=(1, 2, 3),
+        figures_past=(Past(4, (FIGURE,)),),
+    )  # fmt: skip
     (kept,) = held("node-info", {"json": msgspec.json.encode(told)}).values()
     assert msgspec.json.decode(kept, type=NodeInfo) == told
     newer = json.loads(kept) | {"of_a_later_release": [1]}
