@@ -2848,6 +2848,144 @@ class ForecastFiringsRequest(_message.Message):
 Global___ForecastFiringsRequest: _TypeAlias = ForecastFiringsRequest  # noqa: Y015
 
 @_typing.final
+class GetOutcomesRequest(_message.Message):
+    """To get how the last runs of some jobs ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Whose."""
+    count: _builtins.int
+    """Of how many runs each, at most 20; 0 means 20."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their names. 1 to 100."""
+
+    @_builtins.property
+    def read(self) -> _common_pb2.ReadOptions:
+        """How fresh."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        jobs: _abc.Iterable[_builtins.str] | None = ...,
+        count: _builtins.int = ...,
+        read: _common_pb2.ReadOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["read", b"read"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "jobs", b"jobs", "namespace", b"namespace", "read", b"read"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOutcomesRequest: _TypeAlias = GetOutcomesRequest  # noqa: Y015
+
+@_typing.final
+class GetOutcomesResponse(_message.Message):
+    """How they ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    partial: _builtins.bool
+    """The runs carry so much that it was not looked at all of them: ask for fewer jobs at once."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobOutcomes]:
+        """One for each job, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___JobOutcomes] | None = ...,
+        partial: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "partial", b"partial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOutcomesResponse: _TypeAlias = GetOutcomesResponse  # noqa: Y015
+
+@_typing.final
+class JobOutcomes(_message.Message):
+    """How the last runs of a job ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """Its name."""
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunOutcome]:
+        """By scheduled time, the newest first; runs under way are left out."""
+
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        runs: _abc.Iterable[Global___RunOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobOutcomes: _TypeAlias = JobOutcomes  # noqa: Y015
+
+@_typing.final
+class RunOutcome(_message.Message):
+    """How a run ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    DURATION_FIELD_NUMBER: _builtins.int
+    run: _builtins.str
+    """Its id."""
+    state: _run_pb2.RunState.ValueType
+    """How it ended."""
+    @_builtins.property
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """Its scheduled time."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """From the start of its first attempt to its end. Unset: it was never started."""
+
+    def __init__(
+        self,
+        *,
+        run: _builtins.str = ...,
+        state: _run_pb2.RunState.ValueType = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "run", b"run", "scheduled_time", b"scheduled_time", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunOutcome: _TypeAlias = RunOutcome  # noqa: Y015
+
+@_typing.final
 class ForecastFiringsResponse(_message.Message):
     """What will fire."""
 

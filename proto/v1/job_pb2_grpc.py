@@ -142,6 +142,11 @@ class JobServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_run__pb2.Explanation.FromString,
                 _registered_method=True)
+        self.GetOutcomes = channel.unary_unary(
+                '/raftsched.v1.JobService/GetOutcomes',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.GetOutcomesRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_job__pb2.GetOutcomesResponse.FromString,
+                _registered_method=True)
         self.ForecastFirings = channel.unary_unary(
                 '/raftsched.v1.JobService/ForecastFirings',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.ForecastFiringsRequest.SerializeToString,
@@ -368,6 +373,15 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetOutcomes(self, request, context):
+        """Get how the last runs of some jobs ended, for lists of jobs: in the order of the request; those
+        that are not there are left out. Refused with NAMESPACE_NOT_FOUND, FIELD_REQUIRED,
+        FIELD_INVALID, LIMIT_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForecastFirings(self, request, context):
         """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
         jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
@@ -483,6 +497,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.ExplainJobRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_run__pb2.Explanation.SerializeToString,
+            ),
+            'GetOutcomes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOutcomes,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.GetOutcomesRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_job__pb2.GetOutcomesResponse.SerializeToString,
             ),
             'ForecastFirings': grpc.unary_unary_rpc_method_handler(
                     servicer.ForecastFirings,
@@ -1058,6 +1077,33 @@ class JobService(object):
             '/raftsched.v1.JobService/ExplainJob',
             raftsched_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
             raftsched_dot_v1_dot_run__pb2.Explanation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOutcomes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/GetOutcomes',
+            raftsched_dot_v1_dot_job__pb2.GetOutcomesRequest.SerializeToString,
+            raftsched_dot_v1_dot_job__pb2.GetOutcomesResponse.FromString,
             options,
             channel_credentials,
             insecure,

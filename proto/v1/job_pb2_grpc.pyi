@@ -163,6 +163,11 @@ class JobServiceStub:
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
+    GetOutcomes: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetOutcomesRequest, _job_pb2.GetOutcomesResponse]
+    """Get how the last runs of some jobs ended, for lists of jobs: in the order of the request; those
+    that are not there are left out. Refused with NAMESPACE_NOT_FOUND, FIELD_REQUIRED,
+    FIELD_INVALID, LIMIT_EXCEEDED.
+    """
     ForecastFirings: _grpc.UnaryUnaryMultiCallable[_job_pb2.ForecastFiringsRequest, _job_pb2.ForecastFiringsResponse]
     """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
     jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
@@ -301,6 +306,11 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]  # type: ignore[assignment]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
+    GetOutcomes: _aio.UnaryUnaryMultiCallable[_job_pb2.GetOutcomesRequest, _job_pb2.GetOutcomesResponse]  # type: ignore[assignment]
+    """Get how the last runs of some jobs ended, for lists of jobs: in the order of the request; those
+    that are not there are left out. Refused with NAMESPACE_NOT_FOUND, FIELD_REQUIRED,
+    FIELD_INVALID, LIMIT_EXCEEDED.
+    """
     ForecastFirings: _aio.UnaryUnaryMultiCallable[_job_pb2.ForecastFiringsRequest, _job_pb2.ForecastFiringsResponse]  # type: ignore[assignment]
     """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
     jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
@@ -562,6 +572,17 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Explanation, _abc.Awaitable[_run_pb2.Explanation]]:
         """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def GetOutcomes(
+        self,
+        request: _job_pb2.GetOutcomesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.GetOutcomesResponse, _abc.Awaitable[_job_pb2.GetOutcomesResponse]]:
+        """Get how the last runs of some jobs ended, for lists of jobs: in the order of the request; those
+        that are not there are left out. Refused with NAMESPACE_NOT_FOUND, FIELD_REQUIRED,
+        FIELD_INVALID, LIMIT_EXCEEDED.
+        """
 
     @_abc_1.abstractmethod
     def ForecastFirings(

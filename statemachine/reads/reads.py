@@ -32,6 +32,7 @@ from . import (
     audit,
     explain,
     forecast,
+    outcomes,
 )
 from . import (
     flows as read_flows,
@@ -56,6 +57,7 @@ READS: dict[type, Read] = {
     job_pb2.ListJobLedgerRequest: read_jobs.list_ledger,
     job_pb2.PreviewScheduleRequest: forecast.preview_schedule,
     job_pb2.ForecastFiringsRequest: forecast.forecast,
+    job_pb2.GetOutcomesRequest: outcomes.get_outcomes,
     job_pb2.AuditJobRequest: audit.audit,
     job_pb2.ExplainJobRequest: explain.explain_job,
     run_pb2.GetRunRequest: read_runs.get,

@@ -40,7 +40,8 @@ WITHOUT_ROUTE = {"Work", "Backup", "ResolveSecrets"}
 # Reads that do not choose how fresh: one node speaks for itself; sessions are in the leader's
 # memory; what waits or follows is fresh by its nature.
 FRESH_ANYWAY = {
-    "Backup", "GetClusterStatus", "ListEvents", "ListWorkers", "WaitRun", "WatchEvents", "WhoAmI",
+    "Backup", "GetClusterStatus", "GetFigures", "ListEvents", "ListWorkers", "WaitRun",
+    "WatchEvents", "WhoAmI",
 }  # fmt: skip
 # Reads that send more than a query can carry.
 READS_BY_POST = {"PreviewSchedule"}

@@ -22,6 +22,7 @@ AS_RULES = {
 # Calls about what is no part of the state: nodes, sessions, streams, what comes.
 SERVER = {
     "WhoAmI": "who calls",
+    "GetFigures": "what leaders counted",
     "GetClusterStatus": "members", "AddNode": "members", "RemoveNode": "members",
     "MoveNode": "members", "DrainNode": "node", "TransferLeadership": "consensus",
     "TakeSnapshot": "snapshots", "VerifyState": "the self-check",
