@@ -123,8 +123,10 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
     yield ""
     if keys:
         numbers = " ".join(name[1:] for name in ports.names)
-        yield f"Keys: {numbers} kill -9 a node or revive it, k kill the leader, l move it,"
-        yield "      o open the web page, q stop"
+        yield (
+            f"Keys: {numbers} kill -9 a node or revive it, k kill the leader, l move it, "
+            "o open the page, q stop"
+        )
         yield ""
 
 

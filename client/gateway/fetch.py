@@ -21,7 +21,7 @@ ADDRESSES_MAX = 8  # Of one name.
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-class FetchFailed(Exception):
+class NotFetched(Exception):
     """What came instead."""
 
 
@@ -42,17 +42,17 @@ def is_address(url: str) -> bool:
 async def fetch(
     url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """What is answered there, to GET or to a form; FetchFailed if nothing is in time."""
+    """What is answered there, to GET or to a form; NotFetched if nothing is in time."""
     if not is_address(url):
-        raise FetchFailed(f"{url[:200]} is no https address, nor http on loopback")
+        raise NotFetched(f"{url[:200]} is no https address, nor http on loopback")
     place = urlsplit(url)
     try:
         async with asyncio.timeout(FETCH_S):
             return await _exchange(place, form, headers or {})
     except TimeoutError:
-        raise FetchFailed(f"{place.netloc} did not answer within {FETCH_S:.0f} s") from None
+        raise NotFetched(f"{place.netloc} did not answer within {FETCH_S:.0f} s") from None
     except (OSError, h11.ProtocolError, UnicodeError) as error:
-        raise FetchFailed(f"{place.netloc}: {error}") from error
+        raise NotFetched(f"{place.netloc}: {error}") from error
 
 
 async def _exchange(
@@ -66,7 +66,7 @@ async def _exchange(
     for address in addresses:
         where = ipaddress.ip_address(address.partition("%")[0])
         if where.is_link_local or where.is_multicast or where.is_unspecified:
-            raise FetchFailed(f"{host} is {address}, which is never asked")
+            raise NotFetched(f"{host} is {address}, which is never asked")
     reader, writer = await _connection(addresses, port, host if secure else None)
     try:
         peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
@@ -123,11 +123,11 @@ async def _body(peer: h11.Connection, name: str, reader: asyncio.StreamReader) -
         elif isinstance(event, h11.Data):
             body += event.data
             if len(body) > BODY_MAX:
-                raise FetchFailed(f"{name} sends over {BODY_MAX} bytes")
+                raise NotFetched(f"{name} sends over {BODY_MAX} bytes")
         elif isinstance(event, h11.EndOfMessage):
             if status != 200:
                 said = body[:300].decode(errors="replace")
-                raise FetchFailed(f"{name} answers {status}, and 200 is needed: {said}")
+                raise NotFetched(f"{name} answers {status}, and 200 is needed: {said}")
             return body
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from .config import Provider
 from .exchange import Exchange
-from .fetch import FetchFailed, fetch, is_address
+from .fetch import NotFetched, fetch, is_address
 from .problems import GatewayRefusal
 
 BEGIN, BACK = "/session/oidc", "/session/callback"
@@ -113,7 +113,7 @@ class Oidc:
         try:
             answer = await fetch(found.token_endpoint, form, headers)
             granted = msgspec.json.decode(answer, type=Granted)
-        except (FetchFailed, msgspec.DecodeError) as error:
+        except (NotFetched, msgspec.DecodeError) as error:
             raise _unavailable(f"the code was not exchanged: {error}") from error
         if not granted.id_token:
             raise _unavailable("it sent no ID token; is openid among the scopes?")
@@ -125,7 +125,7 @@ class Oidc:
             try:
                 url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
                 found = msgspec.json.decode(await fetch(url), type=Described)
-            except (FetchFailed, msgspec.DecodeError) as error:
+            except (NotFetched, msgspec.DecodeError) as error:
                 raise _unavailable(str(error)) from error
             if found.issuer != issuer or not is_address(found.authorization_endpoint):
                 raise _unavailable(

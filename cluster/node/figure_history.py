@@ -23,7 +23,7 @@ SET_BACK_S = 60
 MEMBERS_MAX = 20
 
 
-class Totals(NamedTuple):
+class LeaderCounts(NamedTuple):
     """What a node has counted since it started."""
 
     fired: int

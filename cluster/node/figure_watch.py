@@ -8,7 +8,7 @@ from ...proto.v1 import common_pb2
 from ...statemachine.piecewise import FATAL
 from ...statemachine.reads.waiting import waiting
 from ..raft.driver import Driver
-from .figure_history import MEMBERS_MAX, Figure, FigureHistory, Past, Totals, grown
+from .figure_history import MEMBERS_MAX, Figure, FigureHistory, LeaderCounts, Past, grown
 from .leader_loop import Leader
 
 # Lanes with ready runs that are looked at: some 10 µs each, on the loop.
@@ -25,11 +25,11 @@ class FigureWatch:
         self.history = FigureHistory()
         self._leader, self._driver = leader, driver
         # Nobody counts before `count_by`.
-        self._totals: Callable[[], Totals] | None = None
+        self._totals: Callable[[], LeaderCounts] | None = None
         # What was counted at the last look, and when that was.
-        self._before: tuple[Totals, float] | None = None
+        self._before: tuple[LeaderCounts, float] | None = None
 
-    def count_by(self, totals: Callable[[], Totals]) -> None:
+    def count_by(self, totals: Callable[[], LeaderCounts]) -> None:
         """Who knows what this node has decided."""
         self._totals = totals
 
@@ -57,7 +57,9 @@ class FigureWatch:
             (before, since), self._before = self._before, (now, at)
             self.history.add(self._figure(second, before, now, max(at - since, 0.001)))
 
-    def _figure(self, second: int, before: Totals, now: Totals, seconds: float) -> Figure:
+    def _figure(
+        self, second: int, before: LeaderCounts, now: LeaderCounts, seconds: float
+    ) -> Figure:
         found = waiting(self._leader.applied.store, LANES_MAX)
         status, (workers, slots, free) = self._driver.status(), self._leader.sessions.slots()
         behind = {

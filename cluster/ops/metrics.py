@@ -24,7 +24,7 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import Change, MetaRecord, RunRecord, parse
 from ..node.applier import Applied
-from ..node.figure_history import LATENESS, Totals
+from ..node.figure_history import LATENESS, LeaderCounts
 from ..node.leader_loop import Leader
 from ..node.loop_steps import LoopTotals
 
@@ -168,10 +168,10 @@ class Metrics:
                 band.most.FromMilliseconds(round(bound * 1000))
         return shown
 
-    def totals(self) -> Totals:
+    def totals(self) -> LeaderCounts:
         """The same for the figures that nodes keep."""
         counted = self.counted
-        return Totals(
+        return LeaderCounts(
             counted["scheduled_times"], counted["leases_granted"], counted["runs_ended"],
             counted["dead_letters"], tuple(self.lateness.counts),
         )  # fmt: skip

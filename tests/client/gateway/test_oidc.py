@@ -16,7 +16,7 @@ from aiohttp import web
 
 from raftsched.client.gateway import fetch
 from raftsched.client.gateway.config import Provider, Settings
-from raftsched.client.gateway.fetch import FetchFailed, is_address
+from raftsched.client.gateway.fetch import NotFetched, is_address
 
 from ..stage import Stage
 from .served import Served, serving
@@ -213,5 +213,5 @@ async def test_nobody_is_waited_for_for_ever(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "FETCH_S", 0.0)
-    with pytest.raises(FetchFailed, match="did not answer"):
+    with pytest.raises(NotFetched, match="did not answer"):
         await fetch.fetch(f"{issuer.url}/.well-known/openid-configuration")

@@ -16,7 +16,7 @@ from raftsched.cluster.node.figure_history import (
     SET_BACK_S,
     Figure,
     FigureHistory,
-    Totals,
+    LeaderCounts,
     percentile,
 )
 from raftsched.cluster.node.figure_watch import PAST, SENT, FigureWatch
@@ -111,7 +111,7 @@ class Stand:
     """A node as the watch sees it."""
 
     def __init__(self) -> None:
-        self.now_ms, self.totals = BEGIN * 1_000, Totals(0, 0, 0, 0, (0,) * 18)
+        self.now_ms, self.totals = BEGIN * 1_000, LeaderCounts(0, 0, 0, 0, (0,) * 18)
         steps = LoopSteps("n1", lambda: self.now_ms, lambda: self.now_ms / 1_000)
         self.leader = SimpleNamespace(
             name="n1", leading=True, now_ms=lambda: self.now_ms, steps=steps,
