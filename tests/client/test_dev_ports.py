@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from pathlib import Path
 
 import pytest
 
 from raftsched.client.dev import ports
+from raftsched.client.dev.cluster import key_file
 from raftsched.client.dev.ports import Ports, choose, remember
 from raftsched.cluster.local.nodes import Address
 from raftsched.cluster.local.ports import NoPorts
+
+
+def test_its_nodes_have_a_key_for_secrets_that_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    file = key_file(folder)
+    assert file.stat().st_mode & 0o777 == 0o600
+    [key] = file.read_text().split()
+    assert len(base64.b64decode(key, validate=True)) == 32
+    assert key_file(folder).read_text().split() == [key]
+    assert [one.name for one in folder.iterdir()] == [file.name]
 
 
 @pytest.fixture

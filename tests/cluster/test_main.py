@@ -68,6 +68,19 @@ def test_each_fault_is_a_line_on_stderr() -> None:
     assert len(said.stderr.splitlines()) == 2
 
 
+def test_wrong_keys_for_secrets_are_found_before_a_start(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    for text, why in (("c2hvcnQ=", "line 1 has 5 bytes"), ("", "there is no key")):
+        file.write_text(text)
+        said = run("config", "check", *ALONE, "--secrets-key-file", str(file))
+        assert said.exit_code == NodeExit.CONFIG
+        assert why in said.stderr
+        assert "openssl rand -base64 32" in said.stderr
+        assert "c2hvcnQ" not in said.stderr
+    said = run("config", "check", *ALONE, "--secrets-key-command", "false")
+    assert (said.exit_code, "ended with 1" in said.stderr) == (NodeExit.CONFIG, True)
+
+
 @pytest.mark.parametrize(
     ("words", "note"), [(ALONE, ""), (["--name", "n1", "--members",
      "n1=127.0.0.1:1/127.0.0.1:2 n2=127.0.0.1:3/127.0.0.1:4"], "no more than 1 would")],

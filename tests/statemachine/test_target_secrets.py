@@ -220,6 +220,19 @@ def test_a_wrong_name_of_a_secret_is_refused(machine: Machine, text: str, why: s
     assert why in machine.refused(job_pb2.CreateJobRequest(job=job)).message
 
 
+def test_jobs_come_before_their_secrets_by_an_import(machine: Machine) -> None:
+    """As from another cluster: what was exported names them, and holds none."""
+    batch = job_pb2.ImportJobsRequest(mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+    batch.jobs.append(calling("api-key"))
+    [result] = machine.ask(batch, job_pb2.ImportJobsResponse).results
+    assert result.verdict == job_pb2.ImportResult.VERDICT_CREATED
+    assert any("secret 'api-key'" in one for one in result.warnings)
+    kept = machine.job("call").spec.action.http.headers["x-api-key"]
+    assert kept == "Bearer secret://api-key"
+    put(machine)
+    assert machine.refused(delete()).word == "IN_USE"
+
+
 def test_an_action_names_so_many(machine: Machine) -> None:
     names = [f"s{number}" for number in range(17)]
     refused = machine.refused(job_pb2.CreateJobRequest(job=calling(*names)))

@@ -303,6 +303,27 @@ def test_the_doctor_names_what_is_wrong_and_what_to_do(cli: Cli, stage: Stage) -
     assert found["problem"]["text"] == "the disk is full"
 
 
+@pytest.mark.parametrize(
+    ("others", "verdict", "words"),
+    [
+        (("a", "b"), "ok", "a, b"),
+        (("b", "a"), "warning", "they differ: n1: a, b; n2: b, a"),
+        ((), "warning", "they differ: n1: a, b; n2: none"),
+    ],
+)
+def test_the_doctor_compares_the_keys_for_secrets(
+    cli: Cli, stage: Stage, others: tuple[str, ...], verdict: str, words: str
+) -> None:
+    seen = status(quorum=True, margin=1)
+    del seen.nodes[:]
+    seen.nodes.add(name="n1", version="1", key_ids=["a", "b"])
+    seen.nodes.add(name="n2", version="1", key_ids=others)
+    seen.nodes.add(name="n3")  # Nothing is known of what is not there.
+    stage.nodes[0].faults.append(saying(seen))
+    found = {row.split("\t")[1]: row.split("\t") for row in cli.ok("doctor").stdout.splitlines()}
+    assert (found["keys for secrets"][0], found["keys for secrets"][2]) == (verdict, words)
+
+
 def strained() -> cluster_pb2.ClusterStatus:
     seen = status(quorum=True, margin=1)
     seen.node, seen.leader, seen.long_steps = "n1", "n1", 3

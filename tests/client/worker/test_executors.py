@@ -499,6 +499,13 @@ async def test_the_end_of_a_long_complaint_has_no_half_of_a_secret() -> None:
     assert WORD[-5:] not in str(end)
 
 
+async def test_a_warning_hides_a_secret_too() -> None:
+    action = secret_shell('echo "careful with $KEY" >&2; exit 3')
+    action.shell.warning_exit_codes.append(3)
+    end, _ = await with_secret(ShellExecutor(), action, key=WORD)
+    assert end.notes.warning == "exit code 3: careful with (hidden)"
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
