@@ -17,7 +17,7 @@ from raftsched.proto.v1 import (
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.model.request import CreateToken, Offer
 
-from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
+from .driver import HOUR_MS, MINUTE_MS, Machine, job_of, with_mask
 
 OTHER = "other"
 TIGHT = "tight"
@@ -84,6 +84,10 @@ def _jobs(machine: Machine) -> None:
     create("paused", cron="*/5 * * * *")
     machine.do(job_pb2.PauseJobRequest(job="paused", reason="repair",
                                        until=timestamp(machine.now_ms + 9 * HOUR_MS)))  # fmt: skip
+    call = job_of("call")
+    call.spec.action.http.url = "https://example.com/hook"
+    call.spec.action.http.headers["authorization"] = "Bearer secret://api-key"
+    machine.do(job_pb2.CreateJobRequest(job=call))
 
 
 def _first_hour(machine: Machine) -> None:
