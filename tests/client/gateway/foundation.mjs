@@ -14,7 +14,7 @@ const { stretches } = await part("lib/runs.js");
 const { exact, length, lengthTyped, typedLength } = await part("lib/time.js");
 const { fromText, readable, sendable, toJson, toYaml } = await part("lib/spectext.js");
 const { put, typedPairs } = await part("lib/draft.js");
-const { columnsOf, joined } = await part("lib/figures.js");
+const { columnsOf, joined, thinned } = await part("lib/figures.js");
 const { withRun } = await part("lib/facts.js");
 const { completions, filterOf } = await part("components/search.js");
 const { fromBase64, median, shortened, toBase64 } = await part("lib/format.js");
@@ -203,6 +203,17 @@ const tests = {
     assert.deepEqual(joined(old, [{ time: 2_000, fired: 5 }, { time: 3_000 }], 10), [{ time: 1_000 }, { time: 2_000, fired: 5 }, { time: 3_000 }]);
     assert.equal(joined(old, [{ time: 3_000 }], 2).length, 2);
     assert.deepEqual(columnsOf([{ time: 1_000, fired: 1 }, { time: 9_000, fired: 2 }], ["fired"], 1_000), [[1, 2, 9], [1, null, 2]]);
+  },
+  "few stretches say the same as many"() {
+    const many = Array.from({ length: 900 }, (_, at) => ({ time: at * 1_000, fired: at % 2, p99: at === 450 ? 9 : null, p50: null }));
+    const few = thinned(many, 1_000, 120);
+    assert.ok(few.figures.length <= 121 && few.size === 8_000);
+    assert.ok(few.figures.every((one) => one.fired >= 0.25 && one.fired <= 0.75));
+    assert.equal(few.figures.filter((one) => one.p99 === 9).length, 1);
+    assert.ok(few.figures.every((one) => one.p50 === null));
+    assert.equal(thinned(many.slice(0, 100), 1_000, 120).size, 1_000);
+    const [later] = [thinned([...many, { time: 900_000, fired: 1, p99: null, p50: null }], 1_000, 121)];
+    assert.deepEqual(later.figures[3], few.figures[3]);
   },
   "the last outcomes stay in order, each once"() {
     const run = (second, name) => ({ id: name, state: "RUN_STATE_SUCCEEDED", scheduledTime: new Date(second * 1_000).toISOString() });

@@ -21,12 +21,13 @@ export function useWidth() {
 }
 
 // `series`: [{label, tone, fill?, dash?}], `data`: [seconds, values, …], `unit(value)` writes a value.
-export function Plot({ series, data, unit, height = 150, label }) {
+export function Plot({ series, data, unit, height = 150, label, whole = false }) {
   const [frame, width] = useWidth();
   const [near, setNear] = useState(null);
   const [times, ...lines] = data;
   const most = Math.max(0, ...lines.flat().filter((value) => value !== null && value !== undefined)) || 1;
-  const step = roundStep(most);
+  // Of what is counted there are no halves.
+  const step = Math.max(whole ? 1 : 0, roundStep(most));
   const top = Math.max(step, most * 1.05);
   const range = { from: (times[0] ?? 0) * 1_000, to: (times.at(-1) ?? 1) * 1_000 };
   range.length = Math.max(1, range.to - range.from);

@@ -35,7 +35,7 @@ function Nav({ path }) {
 }
 
 // How the cluster is, in one line: [kind, words before, words behind].
-export function pulseOf({ status, cluster, unreachable }, at) {
+export function pulseOf({ status, cluster, unreachable, change = 0 }, at) {
   if (unreachable && at - (unreachable.since ?? 0) > QUIET_MS) {
     const asOf = unreachable.since ? `, as of ${clockTime(unreachable.since)}` : "";
     return unreachable.reason === "UNAUTHENTICATED" ? ["wait", "not signed in", ""] : ["bad", `the gateway does not answer${asOf}`, ""];
@@ -43,8 +43,9 @@ export function pulseOf({ status, cluster, unreachable }, at) {
   if (!cluster) return ["wait", "connecting", ""];
   const reached = (cluster.nodes ?? []).filter((node) => node.reachable || node.name === cluster.node).length;
   const nodes = `${reached} of ${(cluster.nodes ?? []).length} nodes`;
-  const tail = `${nodes} · revision ${number(cluster.revision)}`;
-  if (!cluster.leader) return ["warn", "no leader", `what you see is as of revision ${number(cluster.revision)} · ${nodes}`];
+  const revision = number(Math.max(Number(cluster.revision ?? 0), change));
+  const tail = `${nodes} · revision ${revision}`;
+  if (!cluster.leader) return ["warn", "no leader", `what you see is as of revision ${revision} · ${nodes}`];
   const leads = `${cluster.leader} leads, term ${number(cluster.term)} · ${tail}`;
   if (status.is === "lost") return ["warn", `events stopped ${length(at - status.since)} ago`, leads];
   if (status.is === "paused") return ["wait", "paused while hidden", leads];
@@ -107,7 +108,7 @@ function Said() {
   const [kind, before, behind] = pulseOf(state, now());
   const problems = state.cluster?.problems ?? [];
   if (kind === "bad") return html`<div class="said" data-is="bad" role="alert">${before[0].toUpperCase() + before.slice(1)}. What you see is from before; this page goes on by itself.</div>`;
-  if (kind === "warn" && !state.cluster?.leader) return html`<div class="said" data-is="warn" role="alert">No node leads now, so nothing fires and nothing can be changed. ${behind}.</div>`;
+  if (kind === "warn" && !state.cluster?.leader) return html`<div class="said" data-is="warn" role="alert">No node leads now, so nothing fires and nothing can be changed. ${behind[0].toUpperCase() + behind.slice(1)}.</div>`;
   return problems.slice(0, 2).map((text) => html`<div class="said" data-is="warn" role="status">${text}</div>`);
 }
 

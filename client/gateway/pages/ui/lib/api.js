@@ -1,6 +1,5 @@
 // The public API, and nothing else. Each call has a deadline; a read that finds no leader is asked
 // again of what a node has at hand, and says how old that is. While we know of none it begins so.
-import { pulse } from "./live.js";
 import { prefix } from "./route.js";
 import { store } from "./store.js";
 
@@ -11,6 +10,9 @@ const LEADERLESS = new Set(["NO_QUORUM", "NOT_LEADER", "LEADER_CHANGED", "CLUSTE
 
 // What the answers say of the cluster: revision, leader, how old the last answer was.
 export const answers = store({ revision: "", leader: "", signedOut: false });
+// Whether the node beside the gateway hears no leader; see lib/live.js. The gateway itself goes on
+// looking for one for half a minute, which nobody who looks at a page should wait for.
+export const leaderless = store({ is: false });
 
 export class ApiError extends Error {
   constructor({ status = 0, reason = "", message, faults = [], next = "" }) {
@@ -92,21 +94,25 @@ async function ask(verb, address, options) {
 // Read. What comes is the message, with `ageMs` where there was no leader to ask (else null) and
 // `asOf`, the revision it is true at.
 export async function read(path, query = {}, { deadline = READ_MS, signal, local = false } = {}) {
-  const { cluster } = pulse.get();
-  const get = (asked) => ask("GET", addressOf(path, asked), { deadline, signal });
-  const stale = () => get({ ...query, read: { ...query.read, consistency: "CONSISTENCY_STALE" } });
-  let answer;
-  let aged = !local && Boolean(cluster) && !cluster.leader;
+  if (local) return message(await ask("GET", addressOf(path, query), { deadline, signal }), false);
+  const early = new AbortController();
+  const give = () => early.abort();
+  const off = leaderless.watch(({ is }) => is && give());
+  if (signal?.aborted) give();
+  signal?.addEventListener("abort", give);
   try {
-    answer = await (aged ? stale() : get(query));
+    if (!leaderless.get().is) return message(await ask("GET", addressOf(path, query), { deadline, signal: early.signal }), false);
   } catch (error) {
-    if (aged || local || signal?.aborted || !LEADERLESS.has(error.reason)) throw error;
-    aged = true;
-    answer = await stale();
+    if (signal?.aborted || !(early.signal.aborted || LEADERLESS.has(error.reason))) throw error;
+  } finally {
+    off();
+    signal?.removeEventListener("abort", give);
   }
-  const age = Number(answer.headers.get("raftsched-age-ms") ?? 0);
-  return { ...answer.data, ageMs: aged ? age : null, asOf: answer.headers.get("raftsched-revision") ?? "" };
+  const stale = { ...query, read: { ...query.read, consistency: "CONSISTENCY_STALE" } };
+  return message(await ask("GET", addressOf(path, stale), { deadline, signal }), true);
 }
+
+const message = ({ data, headers }, aged) => ({ ...data, ageMs: aged ? Number(headers.get("raftsched-age-ms") ?? 0) : null, asOf: headers.get("raftsched-revision") ?? "" });
 
 // Write: done once, however often it is sent. `etag` guards against somebody who was faster.
 export async function write(verb, path, { body, query, etag, deadline = WRITE_MS, id = requestId(), signal } = {}) {

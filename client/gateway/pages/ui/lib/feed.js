@@ -8,7 +8,7 @@ export const BATCH_MS = 200;
 // More events than this in one batch are not shown one by one: pages ask for their lists again.
 export const BATCH_MAX = 400;
 export const BLOCK_MAX = 8 << 20;
-const POLL_MS = 5_000;
+const POLL_MS = 2_000;
 const ANXIOUS_MS = 1_000;
 const POLL_DEADLINE_MS = 4_000;
 const WAIT_MS = [500, 1_000, 2_000, 5_000, 10_000];

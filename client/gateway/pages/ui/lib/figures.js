@@ -60,6 +60,36 @@ export function useFigures(span) {
   return state;
 }
 
+// Of these the largest is kept where stretches are put together, of all others the mean.
+const LARGEST = new Set(["p99", "oldest", "high", "medium", "low", "busy", "slots", "workers"]);
+
+// In so few stretches that a plot can show each: some together, by their place in time, so that a
+// new one does not shift what is drawn of the others.
+export function thinned(figures, size, most) {
+  const together = Math.ceil(figures.length / most);
+  if (together <= 1) return { figures, size };
+  const whole = size * together;
+  const made = [...grouped(figures, whole)].map(([place, group]) => {
+    const joint = { ...group[0], time: place * whole };
+    for (const name of ["fired", "started", "ended", "failed", "p50", ...LARGEST]) {
+      const known = group.map((one) => one[name]).filter((value) => value !== null && value !== undefined);
+      joint[name] = !known.length ? null : LARGEST.has(name) ? Math.max(...known) : known.reduce((sum, value) => sum + value, 0) / known.length;
+    }
+    return joint;
+  });
+  return { figures: made, size: whole };
+}
+
+function grouped(figures, whole) {
+  const groups = new Map();
+  for (const one of figures) {
+    const place = Math.floor(one.time / whole);
+    if (groups.has(place)) groups.get(place).push(one);
+    else groups.set(place, [one]);
+  }
+  return groups;
+}
+
 // Columns for a plot: seconds, then each of the named figures; where nothing was counted there is a
 // gap.
 export function columnsOf(figures, names, size) {

@@ -1,5 +1,6 @@
 // The page's end of the feed: what is followed here, and whom events are handed to.
 import { useEffect, useRef } from "./dom.js";
+import { leaderless } from "./api.js";
 import { Feed } from "./feed.js";
 import { prefix } from "./route.js";
 import { store } from "./store.js";
@@ -7,8 +8,8 @@ import { store } from "./store.js";
 const STILL_HERE_MS = 30_000;
 
 // status: {is: live | connecting | lost | paused | refused, since}; cluster: GetClusterStatus with
-// `at`; unreachable: {since, reason} while the gateway or its node does not answer.
-export const pulse = store({ status: { is: "connecting", since: Date.now() }, cluster: null, unreachable: null });
+// `at`; change: how far events have come; unreachable: {since, reason} while the gateway or its node does not answer.
+export const pulse = store({ status: { is: "connecting", since: Date.now() }, cluster: null, unreachable: null, change: 0 });
 
 const listeners = new Set();
 let want = { namespace: "", filter: "" };
@@ -16,8 +17,12 @@ let post = () => {};
 
 function take(message) {
   if (message.status) pulse.set({ status: message.status });
-  if (message.cluster) pulse.set({ cluster: message.cluster, unreachable: null });
+  if (message.cluster) {
+    pulse.set({ cluster: message.cluster, unreachable: null });
+    leaderless.set({ is: !message.cluster.leader });
+  }
   if (message.unreachable) pulse.set({ unreachable: message.unreachable });
+  if (message.place) pulse.set({ change: Number.parseInt(message.place, 10) });
   if (message.events || message.reset || message.many) for (const one of [...listeners]) one(message);
 }
 

@@ -2,7 +2,7 @@
 // happened last.
 import { read } from "../lib/api.js";
 import { html, useEffect } from "../lib/dom.js";
-import { columnsOf, latest, SPANS, useFigures } from "../lib/figures.js";
+import { columnsOf, latest, SPANS, thinned, useFigures } from "../lib/figures.js";
 import { many, number, plain, words } from "../lib/format.js";
 import { useHappened } from "../lib/happened.js";
 import { pulse } from "../lib/live.js";
@@ -18,6 +18,8 @@ import { Bars, Plot } from "../components/plot.js";
 import { Shape, State } from "../components/state.js";
 
 const HAPPENED = 14;
+// A plot of a card has room for so many.
+const POINTS = 120;
 const AHEAD_MS = 60_000;
 const TROUBLES_MS = 10_000;
 const CONCERNS = new Set(["EVENT_KIND_RUN_FAILED", "EVENT_KIND_JOB_BROKEN", "EVENT_KIND_JOB_REPAIRED", "EVENT_KIND_ALERT_RAISED", "EVENT_KIND_ALERT_CLEARED", "EVENT_KIND_RUN_REQUEUED"]);
@@ -36,7 +38,8 @@ function Figures() {
   const { size } = SPANS[span] ?? SPANS[""];
   const { figures, error } = useFigures(span);
   const last = latest(figures, size);
-  const of = (...names) => columnsOf(figures, names, size);
+  const drawn = thinned(figures, size, POINTS);
+  const of = (...names) => columnsOf(drawn.figures, names, drawn.size);
   const none = error ? error.message : "asking…";
   if (!last) return html`<div class="cards">${["Firing", "Lateness", "Waiting", "Workers"].map((title) => html`<${Card} title=${title} figure="–" unit="" more=${none}><div class="plot"></div></${Card}>`)}</div>`;
   const ready = last.high + last.medium + last.low;
@@ -48,9 +51,9 @@ function Figures() {
       <${Card} title="Lateness" figure=${last.p50 === null ? "–" : length(last.p50)} unit="median" more=${last.p99 === null ? "nothing started in the last second" : `${length(last.p99)} for 99 of 100`}>
         <${Plot} label="Lateness" height=${110} unit=${(value) => length(value)} data=${of("p50", "p99")} series=${[{ label: "median", tone: "run" }, { label: "99 of 100", tone: "warn" }]} /></${Card}>
       <${Card} title="Waiting" figure=${number(ready)} unit=${ready === 1 ? "run" : "runs"} more=${ready ? `high ${number(last.high)}, medium ${number(last.medium)}, low ${number(last.low)}; the oldest for ${length(last.oldest)}` : "nothing waits for a worker"}>
-        <${Plot} label="Ready runs by priority" height=${110} unit=${count} data=${of("high", "medium", "low")} series=${[{ label: "high", tone: "bad" }, { label: "medium", tone: "run", fill: true }, { label: "low", tone: "wait" }]} /></${Card}>
+        <${Plot} whole label="Ready runs by priority" height=${110} unit=${count} data=${of("high", "medium", "low")} series=${[{ label: "high", tone: "bad" }, { label: "medium", tone: "run", fill: true }, { label: "low", tone: "wait" }]} /></${Card}>
       <${Card} title="Workers" figure=${number(last.workers)} unit=${last.workers === 1 ? "worker" : "workers"} more=${last.slots ? `${number(last.busy)} of ${number(last.slots)} slots busy, ${Math.round((100 * last.busy) / last.slots)} %` : "no slots: nothing can run"}>
-        <${Plot} label="Slots" height=${110} unit=${count} data=${of("busy", "slots")} series=${[{ label: "busy", tone: "run", fill: true }, { label: "slots", tone: "wait", dash: [4, 3] }]} /></${Card}>
+        <${Plot} whole label="Slots" height=${110} unit=${count} data=${of("busy", "slots")} series=${[{ label: "busy", tone: "run", fill: true }, { label: "slots", tone: "wait", dash: [4, 3] }]} /></${Card}>
     </div>`;
 }
 
