@@ -15,6 +15,7 @@ from ..outcomes import CONTENT_TYPE_MAX, PAYLOAD_BYTES_MAX, PermanentError
 # How long a call may take that has no deadline of its own.
 TIMEOUT_S = 300.0
 TIMEOUT_MAX_S = 7 * 86_400.0
+WARNING_HEADER = "Raftsched-Warning"
 
 
 class Executor:
@@ -101,6 +102,12 @@ def with_secrets(
                 kind="secret.value",
             )
     return made
+
+
+def warn_of(context: Context, text: object) -> None:
+    """What a target that succeeded says in its header for warnings, if it does."""
+    if isinstance(text, str) and text.strip():
+        context.warn(text)
 
 
 def result_of(context: Context, data: bytes, content_type: str, size: int) -> Payload | None:

@@ -53,12 +53,13 @@ class GrpcExecutor(Executor):
     async def _call(self, context: Context, target: _Target, path: str) -> object:
         action = context.lease.action.grpc
         send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = target.channel.unary_unary(path)
+        call = send(
+            context.lease.payload.data,
+            timeout=self.timeout_s(context),
+            metadata=_metadata(context),
+        )
         try:
-            answer: bytes = await send(
-                context.lease.payload.data,
-                timeout=self.timeout_s(context),
-                metadata=_metadata(context),
-            )
+            answer: bytes = await call
         except grpc.aio.AioRpcError as error:
             failed = failure_of(error)
             message = f"{action.target}{path}: {failed.code}: {failed.message}"
@@ -66,6 +67,8 @@ class GrpcExecutor(Executor):
             if failed.retry_after is not None:
                 raise RetryLater(failed.retry_after, message, kind=kind) from None
             raise AttemptFailed(message, kind=kind) from None
+        for metadata in (await call.initial_metadata(), await call.trailing_metadata()):
+            executor.warn_of(context, dict(metadata or ()).get(executor.WARNING_HEADER.lower()))
         return result_of(context, answer, "application/x-protobuf", len(answer))
 
     async def _target(self, address: str, tls: bool) -> _Target:

@@ -75,6 +75,7 @@ class HttpExecutor(Executor):
             if not _expected(response.status, action):
                 words = context.redaction.data(body, end=True)[:WORDS_MAX]
                 raise _refusal(what, response, words)
+            executor.warn_of(context, response.headers.get(executor.WARNING_HEADER))
             content_type = response.headers.get("Content-Type", "")
             return result_of(context, body[:PAYLOAD_BYTES_MAX], content_type, len(body))
 

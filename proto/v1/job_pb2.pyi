@@ -410,7 +410,9 @@ Global___Action: _TypeAlias = Action  # noqa: Y015
 
 @_typing.final
 class HttpAction(_message.Message):
-    """A call by HTTP, made by a worker that runs the http executor."""
+    """A call by HTTP, made by a worker that runs the http executor. An answer that means success and
+    has the header `Raftsched-Warning` is one with a warning: its text is Run.warning.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -470,7 +472,9 @@ Global___HttpAction: _TypeAlias = HttpAction  # noqa: Y015
 
 @_typing.final
 class GrpcAction(_message.Message):
-    """A unary call by gRPC, made by a worker that runs the grpc executor."""
+    """A unary call by gRPC, made by a worker that runs the grpc executor. Metadata of the answer under
+    `raftsched-warning`, initial or trailing, are the text of Run.warning.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

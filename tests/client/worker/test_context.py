@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from raftsched.client.context import Context, current_context
+from raftsched.client.redaction import Redaction
 from raftsched.client.testing import Attempt
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Stop
@@ -98,6 +99,13 @@ def test_a_warning_is_said_with_a_success_alone(ends: str) -> None:
             "3 rows had no address\nhalf a sign: ?" if ends == "well" else ""
         )
         assert outcome.report.HasField("notes") == (ends == "well")
+
+
+def test_a_secret_is_taken_out_of_a_warning_before_that_is_cut(context: Context) -> None:
+    context._redaction = Redaction(["hunter2-hunter2"])
+    context.warn("x" * 1_016 + "hunter2-hunter2")
+
+    assert context.warning == "x" * 1_016 + "(hidden)"
 
 
 def test_a_warning_is_cut_and_an_empty_one_refused(context: Context) -> None:

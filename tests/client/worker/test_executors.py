@@ -113,6 +113,20 @@ async def test_http_statuses_decide(status: int, expected: list[int], kind: str)
     assert not kind or "why" in end.failure.error.message
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "warning"),
+    [(200, " 3 rows had no address ", "3 rows had no address"), (200, " ", ""), (500, "oh", "")],
+)
+async def test_http_takes_a_header_for_a_warning(status: int, said: str, warning: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, text="ok", headers={"Raftsched-Warning": said})
+
+    async with website(answer) as url:
+        end = await carry_out(HttpExecutor(), http(url))
+
+    assert (end.HasField("success"), end.notes.warning) == (status == 200, warning)
+
+
 async def test_http_waits_as_long_as_the_server_asks_for() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=503, headers={"Retry-After": "17"})
@@ -205,6 +219,22 @@ async def test_grpc_sends_the_payload_as_the_request() -> None:
     assert seen.items() >= TRACE.items()
     assert seen.items() >= {f"raftsched-{k}".lower(): text for k, text in FACTS.items()}.items()
     assert seen["idempotency-key"] == seen["raftsched-run"] == end.run
+
+
+@pytest.mark.parametrize("when", ["initial", "trailing"])
+async def test_grpc_takes_metadata_of_the_answer_for_a_warning(when: str) -> None:
+    async def method(request: bytes, context: Any) -> bytes:  # noqa: ANN401
+        said = (("raftsched-warning", "look"),)
+        if when == "initial":
+            await context.send_initial_metadata(said)
+        else:
+            context.set_trailing_metadata(said)
+        return b"ok"
+
+    async with grpc_service(method) as target:
+        end = await carry_out(GrpcExecutor(), call(target))
+
+    assert (end.success.result.data, end.notes.warning) == (b"ok", "look")
 
 
 async def test_grpc_refusals_become_kinds() -> None:
