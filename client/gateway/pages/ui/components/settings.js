@@ -1,12 +1,12 @@
 // The parts of Settings: namespaces, calendars, alerts; access tokens, identity providers, secrets,
 // and the audit log.
-import { post, read, write } from "../lib/api.js";
-import { html } from "../lib/dom.js";
+import { answers, post, read, write } from "../lib/api.js";
+import { html, useEffect } from "../lib/dom.js";
 import { bytes, many, number, words } from "../lib/format.js";
 import { conditionOf, CONDITIONS, conditionWords, formOf, lineOf, linesOf, rulesOf } from "../lib/kept.js";
 import { useList } from "../lib/list.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
-import { boundTo, can, session } from "../lib/session.js";
+import { boundTo, can, learnWhoWeAre, session } from "../lib/session.js";
 import { durationMs, durationOf, length, lengthTyped, typedLength } from "../lib/time.js";
 import { Ask } from "./ask.js";
 import { Button, Copy, Id, Labels, Meter, Time } from "./bits.js";
@@ -14,6 +14,7 @@ import { Check, Choice } from "./fields.js";
 import { at, Edit, Kept, Lines, NUMBER, Texts, useForm, whole } from "./kept.js";
 import { Empty } from "./notes.js";
 import { filterOf, Search } from "./search.js";
+import { signIn } from "./signin.js";
 import { State } from "./state.js";
 import { Columns, List } from "./table.js";
 
@@ -166,7 +167,10 @@ function NewToken({ rows, close, done }) {
   const lasts = form.expires ? typedLength(form.expires) : 0;
   const act = async () => {
     const body = { name: form.name, role: form.role, namespace: form.where, seePayloads: form.payloads, callsPerSecond: Number(form.calls || 0), ...(lasts ? { expireTime: new Date(Date.now() + lasts).toISOString() } : {}) };
-    done(await write("POST", "/v1/accessTokens", { body }));
+    const made = await write("POST", "/v1/accessTokens", { body });
+    done(made);
+    // The cluster is closed now, and we go on as who we have just made; else one signs in with it.
+    if (first) await signIn(made.secret).then(learnWhoWeAre).then(() => done(made), (error) => console.warn(error));
   };
   const fields = [["where", "Namespace", "empty: all of them, and the cluster", "billing"], ["expires", "It ends after", "empty: never", "90d", lasts === undefined ? "a length such as 90d" : ""], ["calls", "Calls a second", "empty: no limit", "", whole(form.calls, 6) ? "" : NUMBER]];
   return html`<${Edit} what="access token" act=${act} close=${close} ready=${form.name && lasts !== undefined && whole(form.calls, 6)}>
@@ -184,13 +188,18 @@ function Rotate({ of, close, done }) {
     <div class="trio"><${Texts} form=${form} put=${put} fields=${[["overlap", "The former secret opens for", "at most 30d; 0s: no longer"]]} /></div></${Ask}>`;
 }
 
-const TokenForm = (given) => (given.of ? html`<${Rotate} ...${given} />` : html`<${NewToken} ...${given} />`);
+function TokenForm(given) {
+  const done = (answer) => (answers.set({ secret: answer.secret ?? "" }), given.done(answer));
+  return html`<${given.of ? Rotate : NewToken} ...${given} done=${done} />`;
+}
 
 export function Tokens() {
   const [make, change, remove] = ["Create", "Rotate", "Revoke"].map((verb) => `AccessService/${verb}AccessToken`);
   const kind = { what: "access token", path: "/v1/accessTokens", rows: "accessTokens", where: "", calls: { make, change, remove }, changing: "Rotate", verb: "Revoke" };
+  useEffect(() => () => answers.set({ secret: "" }), []);
+  const seen = (clear) => () => (clear(), answers.set({ secret: "" }), learnWhoWeAre());
   const secret = (made, clear) => (made?.secret ? html`<div class="note" data-is="ok" role="status"><h2>The secret of ${made.accessToken?.name}</h2><p><${Copy} text=${made.secret} kind="mono">${made.secret}</${Copy}></p>
-    <p>Copy it now; nobody can show it again. Sent as <code>authorization: Bearer …</code>.</p><${Button} onClick=${clear}>I have it</${Button}></div>` : "");
+    <p>Copy it now; nobody can show it again. Sent as <code>authorization: Bearer …</code>.</p><${Button} onClick=${seen(clear)}>I have it</${Button}></div>` : "");
   return html`<${Kept} kind=${kind} columns=${TOKEN_COLUMNS} Form=${TokenForm} more=${secret} intro=${soft("Only hashes are kept: a secret is shown once, when it is made.")}
     gone=${() => "It is not valid from now on; streams and calls that were opened with it end within ten seconds."}
     none=${html`<${Empty} title="No access tokens: the cluster is open"><p>Everybody who reaches it is an admin. The first token, an admin's, closes it: <code>raftsched token create root --role admin --all-namespaces</code>.</p></${Empty}>`} />`;

@@ -61,7 +61,8 @@ function Pulse() {
 function Namespace() {
   const params = useStore(place, (one) => one.params);
   const bound = boundTo();
-  const asked = useAsked((signal) => (bound.length ? { namespaces: bound.map((name) => ({ name })) } : read("/v1/namespaces", { pageSize: NAMESPACES_MAX }, { signal })), bound.join());
+  const known = useStore(session, (one) => one.caller !== null);
+  const asked = useAsked((signal) => (bound.length || !known ? { namespaces: bound.map((name) => ({ name })) } : read("/v1/namespaces", { pageSize: NAMESPACES_MAX }, { signal })), `${known} ${bound.join()}`);
   const names = [...new Set(["default", ...(asked.data?.namespaces ?? []).map((one) => one.name), params.ns].filter(Boolean))];
   const put = (name) => go(link(place.get().path.split("/").slice(0, 2).join("/"), { ns: name === "default" ? "" : name }));
   return html`<select aria-label="Namespace" title="Namespace" onChange=${(event) => put(event.target.value)}>

@@ -9,7 +9,7 @@ import { Failed } from "./notes.js";
 
 const DEADLINE_MS = 10_000;
 
-async function signIn(token) {
+export async function signIn(token) {
   const answer = await fetch(`${prefix}/session`, {
     method: "POST", credentials: "same-origin", signal: AbortSignal.timeout(DEADLINE_MS),
     headers: { "content-type": "application/json" }, body: JSON.stringify({ token }),

@@ -9,7 +9,8 @@ export const WRITE_MS = 15_000;
 const LEADERLESS = new Set(["NO_QUORUM", "NOT_LEADER", "LEADER_CHANGED", "CLUSTER_UNREACHABLE", "DEADLINE_PASSED"]);
 
 // What the answers say of the cluster: revision, leader, how old the last answer was.
-export const answers = store({ revision: "", leader: "", signedOut: false });
+// A secret that is shown once stays on the page, whatever answers come: `secret` while there is one.
+export const answers = store({ revision: "", leader: "", signedOut: false, secret: "" });
 // Whether the node beside the gateway hears no leader; see lib/live.js. The gateway itself goes on
 // looking for one for half a minute, which nobody who looks at a page should wait for.
 export const leaderless = store({ is: false });
@@ -86,7 +87,7 @@ async function ask(verb, address, options) {
     note(answer.headers);
     return answer;
   } catch (error) {
-    if (error.status === 401) answers.set({ signedOut: true });
+    if (error.status === 401 && !answers.get().secret) answers.set({ signedOut: true });
     throw error;
   }
 }

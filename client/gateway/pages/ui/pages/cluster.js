@@ -95,7 +95,7 @@ function Compare() {
   const prints = Object.entries(state.found?.fingerprints ?? {}).sort();
   const same = new Set(prints.map(([, print]) => print)).size <= 1;
   return html`<section class="card"><header><h2>Are the copies equal?</h2><span class="grow"></span>
-      ${mayCluster("VerifyState") ? html`<${Button} disabled=${state.busy} onClick=${run}>${state.busy ? "Comparing…" : state.found ? "Compare again" : "Compare now"}</${Button}>` : ""}</header>
+      <${Button} disabled=${state.busy} onClick=${run}>${state.busy ? "Comparing…" : state.found ? "Compare again" : "Compare now"}</${Button}></header>
     <p class="soft">Every table and counter is computed anew from what it follows from, and the fingerprints of all changes are compared over the nodes.</p>
     ${state.error ? html`<${Failed} error=${state.error} again=${run} />` : ""}
     ${state.found ? html`<p><${State} state=${state.found.sound && same ? "SUCCEEDED" : "FAILED"} word=${state.found.sound && same ? "equal and sound" : "not equal"} /> <span class="soft">${many(state.found.records ?? 0, "record")} at revision ${number(state.found.revision)}, <${Time} at=${state.found.at} /></span></p>
@@ -156,7 +156,7 @@ export function Page() {
     <div class="head-row"><${Quorum} cluster=${cluster} />${problems.length ? html`<ul class="lines grow">${problems.map((text) => html`<li><${State} state="WARNING" word="" /><span class="grow wrap">${text}</span></li>`)}</ul>` : ""}</div>
     ${asking ? html`<${Ask} key=${`${asking.what} ${asking.node.name}`} title=${question.title(asking.node)} yes=${question.yes} act=${async () => shown(await question.act(asking.node))} close=${() => setAsking(null)}><p>${question.says(asking.node, cluster)}</p></${Ask}>` : ""}
     <div class="members">${nodes.map((node) => html`<${Member} key=${node.name} cluster=${cluster} node=${node} nodes=${nodes} ask=${setAsking} />`)}</div>
-    <div class="columns"><${Whole} cluster=${cluster} ask=${setAsking} /><div class="stack"><${Compare} /><${Troubles} cluster=${cluster} /></div></div>
+    <div class="columns"><${Whole} cluster=${cluster} ask=${setAsking} /><div class="stack">${mayCluster("VerifyState") ? html`<${Compare} />` : ""}<${Troubles} cluster=${cluster} /></div></div>
     <section class="page-part"><h2>What to type for the rest</h2><ul class="lines">${COMMANDS.map(([what, command]) => html`<li><span class="grow">${what}</span><${Copy} text=${command} kind="mono">${command}</${Copy}></li>`)}</ul></section>
   </div>`;
 }
