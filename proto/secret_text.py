@@ -29,6 +29,16 @@ def names_in(action: job_pb2.Action) -> tuple[str, ...]:
     return tuple(sorted({name for text in texts for name in NAMED.findall(text)}))
 
 
+def misplaced(action: job_pb2.Action) -> str:
+    """The field of an action that has such a text, and in which it is not read; empty if none."""
+    http, grpc, shell = action.http, action.grpc, action.shell
+    fields = (
+        ("http.url", [http.url]), ("http.headers, in a name,", http.headers),
+        ("grpc.target", [grpc.target]), ("grpc.method", [grpc.method]), ("shell.argv", shell.argv),
+    )  # fmt: skip
+    return next((name for name, texts in fields if any(SCHEME in text for text in texts)), "")
+
+
 def is_wrong(text: str) -> bool:
     """Whether it has the beginning without a name behind it."""
     return text.count(SCHEME) != len(NAMED.findall(text))

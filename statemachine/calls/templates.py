@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...proto import secret_text
+from ...proto.v1 import job_pb2
 from ..core.instants import ms_or
 from ..core.rejection import Fault
 from ..model import policies, validate
@@ -42,8 +43,19 @@ def _check(template: Template) -> CheckedTemplate:
         secrets=secret_text.names_in(spec.action),
         keep_ms=ms_or(spec, "keep_history", 0),
         delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
-        at_odds=() if faults else tuple(policies.at_odds(spec)),
+        at_odds=() if faults else (*policies.at_odds(spec), *_misplaced(spec)),
     )
+
+
+def _misplaced(spec: job_pb2.JobSpec) -> list[str]:
+    """A word where a secret is named in a place that sends the text as it is."""
+    place = secret_text.misplaced(spec.action)
+    if not place:
+        return []
+    return [
+        f"spec.action.{place} has 'secret://', which is sent as it is: a secret is put into values "
+        "of headers, metadata and environment alone"
+    ]
 
 
 _kept = lru_cache(KEPT)(_check)

@@ -150,6 +150,9 @@ async def test_a_target_gets_a_secret_that_no_disk_has(tmp_path: Path) -> None:
             assert "secret://api-key" in said
             assert "ResolveSecrets" in said
             assert places_of(tmp_path, WORD) == []
+            # Where it is, it would be found.
+            assert any("journal" in one or "consensus" in one
+                       for one in places_of(tmp_path, "api-key"))  # fmt: skip
             assert old not in said
             await restored(running, tmp_path, file, new)
 

@@ -233,6 +233,25 @@ def test_jobs_come_before_their_secrets_by_an_import(machine: Machine) -> None:
     assert machine.refused(delete()).word == "IN_USE"
 
 
+@pytest.mark.parametrize(
+    ("action", "place"),
+    [
+        ({"http": {"url": "http://h/?k=secret://a"}}, "http.url"),
+        ({"grpc": {"target": "secret://a", "method": "a.B/C"}}, "grpc.target"),
+        ({"shell": {"argv": ["curl", "-u", "secret://a"]}}, "shell.argv"),
+        ({"handler": "work"}, ""),
+    ],
+)
+def test_a_secret_where_none_is_read_is_warned_of(
+    machine: Machine, action: Anything, place: str
+) -> None:
+    job = job_of("call")
+    job.spec.action.CopyFrom(job_pb2.Action(**action))
+    made = machine.ask(job_pb2.CreateJobRequest(job=job), job_pb2.Job)
+    said = [one for one in made.status.warnings if "sent as it is" in one]
+    assert [one.split()[0] for one in said] == ([f"spec.action.{place}"] if place else [])
+
+
 def test_an_action_names_so_many(machine: Machine) -> None:
     names = [f"s{number}" for number in range(17)]
     refused = machine.refused(job_pb2.CreateJobRequest(job=calling(*names)))

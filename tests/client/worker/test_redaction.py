@@ -11,7 +11,7 @@ import pytest
 
 from raftsched.client.context import Context, RunLog
 from raftsched.client.outcomes import LOG_BYTES_MAX
-from raftsched.client.redaction import Redaction
+from raftsched.client.redaction import LINES_MAX, Redaction
 from raftsched.proto.v1 import common_pb2, run_pb2, worker_pb2
 
 VALUE = 'p"ss w/rd+ä&'
@@ -35,6 +35,13 @@ def test_each_spelling_is_taken_out() -> None:
 def test_each_line_of_a_key_is_taken_out() -> None:
     said = Redaction([KEY]).text("it says MIIEvQIBADANBgkq, then hkiG9w0BAQEFAASC")
     assert said == "it says (hidden), then (hidden)"
+
+
+def test_what_is_looked_for_is_bounded() -> None:
+    """A worker's loop stands still meanwhile."""
+    value = "\n".join(f"line number {number}" for number in range(4_000))
+    assert len(Redaction([value])._forms) <= 6 * (LINES_MAX + 1)
+    assert Redaction([value]).text(f"a {value} b") == "a (hidden) b"
 
 
 def test_what_is_short_stays() -> None:
