@@ -504,6 +504,29 @@ async def test_http_hides_a_secret_in_what_was_refused() -> None:
     assert WORD[:4] not in str(end)
 
 
+async def test_grpc_puts_a_secret_into_metadata_and_keeps_the_length_of_an_answer() -> None:
+    seen: list[str] = []
+
+    async def method(request: bytes, context: Any) -> bytes:  # noqa: ANN401
+        seen.append(dict(context.invocation_metadata())["x-key"])
+        if len(seen) > 1:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{seen[-1]} is no key")
+        return b"\x0a\x12" + seen[-1].encode()
+
+    async with grpc_service(method) as target:
+        action = call(target, metadata={"X-Key": "secret://key"})
+        good, _ = await with_secret(GrpcExecutor(), action, key=WORD)
+        bad, _ = await with_secret(GrpcExecutor(), action, key=WORD)
+        wrong, _ = await with_secret(GrpcExecutor(), action, key="no ascii: ä")
+
+    assert seen == [WORD, WORD]
+    assert good.success.result.data == b"\x0a\x12" + b"*" * len(WORD)
+    assert bad.failure.error.kind == "grpc.PERMISSION_DENIED"
+    assert bad.failure.error.message.endswith("(hidden) is no key")
+    assert (wrong.failure.error.kind, wrong.failure.fatal) == ("secret.value", True)
+    assert "ascii:" not in str(wrong)
+
+
 async def test_a_value_that_a_header_cannot_hold_fails_for_good() -> None:
     end, _ = await with_secret(HttpExecutor(), secretly("http://127.0.0.1:9"), key="two\nlines")
     assert (end.failure.error.kind, end.failure.fatal) == ("secret.value", True)
