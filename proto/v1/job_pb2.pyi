@@ -326,9 +326,9 @@ class OnFailure(_message.Message):
     Jobs that trigger each other in a circle, or more than 16 one behind the other, are refused
     with CYCLE and LIMIT_EXCEEDED. A run that came of 16 failures one behind the other, also by
     jobs that wait for others between, triggers nothing. Where nothing is triggered, as there is no
-    such job (any more) or 10,000 runs of it wait already, all else goes on: Run.on_failure,
-    ExplainRun and the event RUN_FAILED say why. A leader of a version before this field triggers
-    nothing.
+    such job (any more) or 10,000 runs of it are under way or wait, all else goes on:
+    Run.on_failure, ExplainRun and the event RUN_FAILED say why. A leader of a version before this
+    field triggers nothing.
     """
     def __init__(
         self,

@@ -28,6 +28,7 @@ PROGRESS_CHARS = 256
 ATTEMPTS = 1_000
 PAUSE_ON_FAILURE = 1_000  # Runs that failed in a row.
 ON_FAILURE_DEPTH = 16  # Jobs that trigger one another by their failures, one behind the other.
+ON_FAILURE_LIVE = 10_000  # Runs of a job under way or held, beside which failures bring no more.
 ON_FAILURE_CHARS = 1_024  # Of the message of an error, handed to the job that a failure triggers.
 ATTEMPTS_KEPT = 20  # Of a run's attempts the record keeps the first and the last 19.
 OVERLAP = 10_000

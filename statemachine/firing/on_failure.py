@@ -2,9 +2,10 @@
 
 A job names one other job at most, so from each there is one way on. A circle is refused where it
 would close, and a way longer than `ON_FAILURE_DEPTH` where a job is put before it. Jobs that wait
-for others may close a circle between; so a run carries of how many failures it comes, and what came
-of too many triggers nothing. Where nothing is triggered the run that failed says why, and all else
-goes on.
+for others may close a circle between, and multiply in it, as many may wait for one and each of them
+trigger that; so a run carries of how many failures it comes, and what came of too many triggers
+nothing, nor does anything where too much is under way. Where nothing is triggered the run that
+failed says why, and all else goes on.
 """
 
 from __future__ import annotations
@@ -95,11 +96,11 @@ def _why_not(view: View, run: Run, job: Job) -> str:
             f"it came of {limits.ON_FAILURE_DEPTH} failures one behind the other, which is the "
             "most; see whether jobs trigger each other in a circle"
         )
-    waiting = job.state.held - job.state.later
-    if waiting >= limits.WAITING_RUNS:
+    live = job.state.live
+    if live >= limits.ON_FAILURE_LIVE:
         return (
-            f"{waiting} runs of '{job.definition.name}' wait already, which is the most; let its "
-            "overlap policy allow more at once, or resume it"
+            f"{live} runs of '{job.definition.name}' are under way or wait already, which is the "
+            "most; see why they do not end, or resume it"
         )
     return ""
 

@@ -280,13 +280,44 @@ def test_the_overlap_policy_and_the_quota_hold_it_back(machine: Machine) -> None
     machine.check()
 
 
-def test_too_many_that_wait_bring_no_more(pair: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "WAITING_RUNS", 2)
-    pair.do(job_pb2.PauseJobRequest(job="b"))
-    found = [fail(pair) for _ in range(3)]
+@pytest.mark.parametrize("paused", [False, True])
+def test_where_too_much_is_under_way_or_waits_no_more_comes(
+    pair: Machine, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    monkeypatch.setattr(limits, "ON_FAILURE_LIVE", 2)
+    if paused:
+        pair.do(job_pb2.PauseJobRequest(job="b"))
+    runs = [pair.trigger("a") for _ in range(3)]
+    fail_ready(pair, "a")
+    found = [pair.run(run.id) for run in runs]
 
     assert [bool(run.on_failure.run) for run in found] == [True, True, False]
-    assert "2 runs of 'b' wait already" in found[2].on_failure.why_not
+    assert "2 runs of 'b' are under way or wait already" in found[2].on_failure.why_not
+
+
+def test_what_multiplies_in_a_circle_stays_within_that(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three jobs wait for one, and the failure of each triggers it: each round is three times the
+    one before, without anybody's doing."""
+    monkeypatch.setattr(limits, "ON_FAILURE_LIVE", 10)
+    soon = job_pb2.Timeouts(queue=duration(1_000))
+    make(machine, "root", timeouts=soon)
+    for name in ("x", "y", "z"):
+        job = job_of(name, on_failure=job_pb2.OnFailure(job="root"), retry=NO_RETRY, overlap=ALLOW)
+        job.spec.timeouts.CopyFrom(soon)
+        job.spec.upstream.jobs.add(job="root", condition=job_pb2.Dependency.CONDITION_FAILURE)
+        machine.do(Create(job=job))
+    machine.trigger("root")
+    most = 0
+    for _ in range(3 * limits.ON_FAILURE_DEPTH):
+        machine.advance(1_500)
+        machine.fire()
+        most = max(most, len(machine.live("root")))
+
+    assert most == 10
+    assert not machine.live("root")
+    machine.check()
 
 
 def test_what_waits_for_the_job_goes_on_from_it(pair: Machine) -> None:
