@@ -8,13 +8,13 @@ const { link, match, parsed } = await part("lib/route.js");
 const { addressOf, queryOf } = await part("lib/api.js");
 const { BATCH_MAX, Blocks, Feed, union } = await part("lib/feed.js");
 const { YamlError, dump, parse } = await part("lib/yaml.js");
-const { changes, lines } = await part("lib/diff.js");
+const { changes, lines } = await part("lib/specs.js");
 const { bars, clockChange, total, BARS_MAX } = await part("lib/ledger.js");
 const { stretches } = await part("lib/runs.js");
 const { exact, length, lengthTyped, typedLength } = await part("lib/time.js");
-const { fromText, readable, sendable, toJson, toYaml } = await part("lib/spectext.js");
-const { put, typedPairs } = await part("lib/draft.js");
-const { columnsOf, joined, thinned } = await part("lib/figures.js");
+const { fromText, readable, sendable, toJson, toYaml } = await part("lib/specs.js");
+const { put, typedPairs } = await part("lib/specs.js");
+const { columnsOf, joined, latest, thinned } = await part("lib/overview.js");
 const { withRun } = await part("lib/facts.js");
 const { completions, filterOf } = await part("components/search.js");
 const { fromBase64, median, shortened, toBase64 } = await part("lib/format.js");
@@ -203,6 +203,13 @@ const tests = {
     assert.deepEqual(joined(old, [{ time: 2_000, fired: 5 }, { time: 3_000 }], 10), [{ time: 1_000 }, { time: 2_000, fired: 5 }, { time: 3_000 }]);
     assert.equal(joined(old, [{ time: 3_000 }], 2).length, 2);
     assert.deepEqual(columnsOf([{ time: 1_000, fired: 1 }, { time: 9_000, fired: 2 }], ["fired"], 1_000), [[1, 2, 9], [1, null, 2]]);
+  },
+  "what is shown as now does not flicker"() {
+    const one = (time, fired, p50, counted = 1_000) => ({ time, fired, started: fired, ended: fired, failed: 0, p50, p99: p50, counted });
+    const figures = [...Array.from({ length: 20 }, (_, at) => one(at * 1_000, at % 2, at === 15 ? 7 : null)), one(20_000, 99, 50, 300)];
+    const { fired, p50, time } = latest(figures, 1_000);
+    assert.deepEqual([fired, p50, time], [0.5, 7, 19_000]);
+    assert.equal(latest([], 1_000), undefined);
   },
   "few stretches say the same as many"() {
     const many = Array.from({ length: 900 }, (_, at) => ({ time: at * 1_000, fired: at % 2, p99: at === 450 ? 9 : null, p50: null }));

@@ -1,5 +1,6 @@
 // Fields of forms. A field has a label, help, and the fault that the API named, at its own place.
-import { html, useRef } from "../lib/dom.js";
+import { html, useEffect, useRef, useState } from "../lib/dom.js";
+import { durationMs, durationOf, lengthTyped, typedLength } from "../lib/time.js";
 
 let numbers = 0;
 // An id that this part of the page alone has.
@@ -51,3 +52,26 @@ export function Choice({ value, put, options, ...field }) {
 }
 
 export const Check = ({ value, put, label, title }) => html`<label class="check" title=${title}><input type="checkbox" checked=${value} onChange=${(event) => put(event.target.checked)} />${label}</label>`;
+
+// A field for a length of time, as people write it: 90s, 5m, 1h30m. What is no length is said at
+// the field, and is not put.
+
+// `value` is a Duration of the API ("90s"); `put` gets one, or undefined for nothing.
+export function LengthField({ value, put, label, help, path, faults, placeholder }) {
+  const id = useId();
+  const [text, setText] = useState(lengthTyped(durationMs(value)));
+  useEffect(() => {
+    if (typedLength(text) !== durationMs(value)) setText(lengthTyped(durationMs(value)));
+  }, [value]);
+  const wrong = text.trim() && typedLength(text) === undefined;
+  const own = wrong ? [{ field: path, description: "write a length of time, such as 90s, 5m or 1h30m" }] : faults;
+  const type = (typed) => {
+    setText(typed);
+    const size = typedLength(typed);
+    if (!typed.trim()) put(undefined);
+    else if (size !== undefined) put(durationOf(size));
+  };
+  const field = { id, label, help, path, faults: own };
+  return html`<${Field} ...${field}><input ...${about(field)} type="text" value=${text} onInput=${(event) => type(event.target.value)} placeholder=${placeholder}
+    autocomplete="off" spellcheck="false" /></${Field}>`;
+}

@@ -1,11 +1,9 @@
 // The form of a job: what most of them need. All else is in its text.
 import { html, useEffect, useState } from "../lib/dom.js";
-import { ACTIONS, SCHEDULES, actionKind, kindOf, pairsTyped, put, typedPairs } from "../lib/draft.js";
-import { readablePayload } from "../lib/spectext.js";
+import { actionKind, ACTIONS, kindOf, pairsTyped, put, readablePayload, SCHEDULES, typedPairs } from "../lib/specs.js";
 import { toBase64 } from "../lib/format.js";
 import { Button } from "./bits.js";
-import { Area, Choice, Text } from "./fields.js";
-import { LengthField } from "./lengthfield.js";
+import { Area, Choice, LengthField, Text } from "./fields.js";
 
 const SCHEDULES_MAX = 16;
 const ZONES = Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"];

@@ -1,6 +1,6 @@
 // Ctrl-K: go to a page, a job or a run. "?": the keys.
 import { read } from "../lib/api.js";
-import { html, useEffect, useRef, useState } from "../lib/dom.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/dom.js";
 import { go, link, namespace } from "../lib/route.js";
 import { inNav } from "../registry.js";
 import { filterOf, isFilter } from "./search.js";
@@ -12,7 +12,8 @@ const RUN_ID = /^[a-z0-9_-]+\.\d+\.\d+(\.\d+)?$/;
 
 function useDialog(close) {
   const dialog = useRef(null);
-  useEffect(() => {
+  // Before the next key is pressed, which is meant for it.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     dialog.current.showModal();
     return () => before?.focus?.();

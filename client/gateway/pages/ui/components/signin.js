@@ -1,6 +1,7 @@
 // Signing in by an access token. The gateway keeps it in a cookie that no script can read.
-import { ApiError, answers } from "../lib/api.js";
+import { ApiError, answers, read } from "../lib/api.js";
 import { html, useState } from "../lib/dom.js";
+import { useAsked } from "../lib/load.js";
 import { prefix } from "../lib/route.js";
 import { learnWhoWeAre } from "../lib/session.js";
 import { Button } from "./bits.js";
@@ -20,6 +21,9 @@ export async function signIn(token) {
 }
 
 export function SignIn() {
+  const asked = useAsked((signal) => read("/session", {}, { local: true, signal }), "session");
+  const provider = asked.data?.provider;
+  const begin = `${prefix}/session/oidc?${new URLSearchParams({ to: location.pathname.slice(prefix.length) + location.search })}`;
   const [token, setToken] = useState("");
   const [state, setState] = useState({ busy: false, error: null });
   const submit = async (event) => {
@@ -36,6 +40,7 @@ export function SignIn() {
   };
   return html`<div class="page"><form class="form" onSubmit=${submit}>
     <h1>Sign in</h1>
+    ${provider ? html`<a class="button main" href=${begin}>Sign in by ${provider}</a><p class="soft">Or by an access token:</p>` : ""}
     <p class="soft">This cluster answers those who show an access token. An admin makes one with <code>raftsched token create NAME --role viewer</code>.</p>
     <${Text} label="Access token" kind="password" mono value=${token} put=${setToken} placeholder="rs_…" help="It is kept in a cookie that only this gateway can read, until you sign out." />
     ${state.error ? html`<${Failed} error=${state.error} />` : ""}

@@ -7,18 +7,29 @@ import { namespace, setParams, useParams } from "./route.js";
 
 export const PAGE_SIZES = [50, 100, 200, 500];
 const FRESH_MS = 1_300;
+const COUNT_MS = 30_000;
 // Scrolled further than this, new rows wait behind a button.
 const SCROLLED = 160;
 
-// `ask({filter, pageSize, pageToken, orderBy}, signal)` gives {rows, nextPageToken, count,
-// countIsExact, ageMs}. `idOf(row)`. `change(event)` is what an event makes of a row: {id, row},
-// {id, gone: true}, {id} (ask again), or null where it does not concern this list.
+// `ask({filter, pageSize, pageToken, orderBy, withCount}, signal)` gives {rows, nextPageToken, count,
+// countIsExact, ageMs}. `idOf(row)`. `change(event)` is what an event makes of a row: {id, row}; {id}
+// (ask again); {id, known: true} (ask again if it is listed); or null where it does not concern this
+// list.
 export function useList({ name, ask, idOf, change, order = "", filter = (q) => q }) {
   const params = useParams();
   const size = PAGE_SIZES.includes(Number(params.n)) ? Number(params.n) : PAGE_SIZES[0];
   const [q, at, orderBy] = [params.q ?? "", params.at ?? "", params.order ?? order];
   const key = JSON.stringify([name, namespace(), q, at, orderBy, size]);
-  const asked = useAsked((signal) => ask({ filter: filter(q), pageSize: size, pageToken: at, orderBy }, signal), key);
+  // To count is to look at many more than a page, so it is done now and then.
+  const counted = useRef({ key: "", time: 0 });
+  const asked = useAsked(async (signal) => {
+    const last = counted.current;
+    const withCount = last.key !== key || Date.now() - last.time > COUNT_MS;
+    const found = await ask({ filter: filter(q), pageSize: size, pageToken: at, orderBy, withCount }, signal);
+    if (withCount) counted.current = { key, time: Date.now(), count: found.count, countIsExact: found.countIsExact };
+    const { count, countIsExact } = counted.current;
+    return { ...found, count, countIsExact };
+  }, key);
   const [held, setHeld] = useState({ key, rows: null });
   const [fresh, setFresh] = useState(new Set());
   const timers = useRef(new Set());
@@ -61,7 +72,7 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
       setHeld((before) => (before.key === key && before.rows ? { key, rows: swap(before.rows) } : before));
       mark(touched);
     }
-    if (changes.some((one) => !seen.has(one.id) || !one.row)) asked.soon();
+    if (changes.some((one) => (seen.has(one.id) ? !one.row : !one.known))) asked.soon();
   }, namespace());
   useLeaderBack(asked.soon);
 

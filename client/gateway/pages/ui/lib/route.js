@@ -4,7 +4,7 @@ import { store, useStore } from "./store.js";
 
 export const prefix = globalThis.document?.body?.dataset.prefix ?? "";
 // What is under the same roof and no page of ours.
-const OTHERS = /^\/(v1|api|docs|ui|openapi\.json)(\/|$)/;
+const OTHERS = /^\/(v1|api|docs|ui|session|openapi\.json)(\/|$)/;
 
 export function parsed(href) {
   const url = new URL(href, globalThis.location?.href ?? "http://localhost/");

@@ -2,13 +2,11 @@
 // (next times, warnings, faults) is asked while somebody types.
 import { post, read, write } from "../lib/api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/dom.js";
-import { fresh } from "../lib/draft.js";
-import { changes } from "../lib/diff.js";
+import { changes, fresh, fromText, readable, toYaml } from "../lib/specs.js";
 import { clockChange } from "../lib/ledger.js";
 import { useAsked } from "../lib/load.js";
 import { go, link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
-import { fromText, readable, toYaml } from "../lib/spectext.js";
 import { Button, Time } from "../components/bits.js";
 import { Area, Text } from "../components/fields.js";
 import { JobForm } from "../components/jobform.js";

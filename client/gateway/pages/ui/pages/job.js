@@ -13,12 +13,11 @@ import { useJobActions } from "../components/jobactions.js";
 import { Labels, Time } from "../components/bits.js";
 import { Ledger } from "../components/ledger.js";
 import { Asked, Empty } from "../components/notes.js";
-import { runColumns, runHref } from "../components/runrows.js";
+import { runColumns, runHref } from "../components/runs.js";
 import { filterOf, Search } from "../components/search.js";
-import { Spec } from "../components/spec.js";
+import { Spec, Versions } from "../components/spec.js";
 import { Shape, State } from "../components/state.js";
 import { Columns, List } from "../components/table.js";
-import { Versions } from "../components/versions.js";
 
 const NEXT = 6;
 const pathOf = (name, below = "") => `/v1/jobs/${encodeURIComponent(name)}${below}`;
@@ -57,7 +56,7 @@ const COLUMNS = runColumns("state", "scheduled", "started", "late", "took", "end
 
 function Runs({ name }) {
   const askRuns = async (page, signal) => {
-    const { orderBy, ...rest } = page;
+    const { orderBy, withCount, ...rest } = page; // The history of a job is in one order, and is not counted.
     const found = await read(pathOf(name, "/history"), { namespace: namespace(), ...rest }, { signal });
     return { ...found, rows: found.runs ?? [] };
   };

@@ -30,14 +30,15 @@ const QUICK = [["All", ""], ["Active", "state=ACTIVE"], ["Paused", "state=PAUSED
 const idOf = (job) => job.name;
 
 async function ask(page, signal) {
-  const found = await read("/v1/jobs", { namespace: namespace(), ...page, withCount: true }, { signal });
+  const found = await read("/v1/jobs", { namespace: namespace(), ...page }, { signal });
   return { ...found, rows: found.jobs ?? [] };
 }
 
-// What an event makes of a row. Its next time is that of the schedules alone, so it is asked for.
+// What an event makes of a row. A job in an event has the next time of its schedules alone, so the
+// list is asked again; runs of jobs that are not listed change nothing here.
 function change(event) {
-  if (event.run) return null;
-  return event.job ? { id: event.job } : null;
+  if (!event.job) return null;
+  return { id: event.job, known: Boolean(event.run || event.ledger) };
 }
 
 // The state of a job that fires is its shape alone; any other is said.

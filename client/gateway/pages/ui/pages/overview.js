@@ -2,16 +2,14 @@
 // happened last.
 import { read } from "../lib/api.js";
 import { html, useEffect } from "../lib/dom.js";
-import { columnsOf, latest, SPANS, thinned, useFigures } from "../lib/figures.js";
+import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened } from "../lib/overview.js";
 import { many, number, plain, words } from "../lib/format.js";
-import { useHappened } from "../lib/happened.js";
 import { pulse } from "../lib/live.js";
 import { useAsked, useLiveAsked, usePolled } from "../lib/load.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
 import { whenKnown } from "../lib/session.js";
 import { useStore } from "../lib/store.js";
 import { clockTime, exact, length, ms } from "../lib/time.js";
-import { troubles } from "../lib/troubles.js";
 import { Length, Time } from "../components/bits.js";
 import { Asked } from "../components/notes.js";
 import { Bars, Plot } from "../components/plot.js";
@@ -48,7 +46,7 @@ function Figures() {
     <div class="cards">
       <${Card} title="Firing" figure=${rate(last.fired)} unit="a second" more=${`${rate(last.started)} started, ${rate(last.failed)} failed`}>
         <${Plot} label="Rates" height=${110} unit=${shortRate} data=${of("fired", "ended", "failed")} series=${[{ label: "fired", tone: "run", fill: true }, { label: "ended", tone: "ok" }, { label: "failed", tone: "bad" }]} /></${Card}>
-      <${Card} title="Lateness" figure=${last.p50 === null ? "–" : length(last.p50)} unit="median" more=${last.p99 === null ? "nothing started in the last second" : `${length(last.p99)} for 99 of 100`}>
+      <${Card} title="Lateness" figure=${last.p50 === null ? "–" : length(last.p50)} unit="median" more=${last.p99 === null ? "nothing started lately" : `${length(last.p99)} for 99 of 100`}>
         <${Plot} label="Lateness" height=${110} unit=${(value) => length(value)} data=${of("p50", "p99")} series=${[{ label: "median", tone: "run" }, { label: "99 of 100", tone: "warn" }]} /></${Card}>
       <${Card} title="Waiting" figure=${number(ready)} unit=${ready === 1 ? "run" : "runs"} more=${ready ? `high ${number(last.high)}, medium ${number(last.medium)}, low ${number(last.low)}; the oldest for ${length(last.oldest)}` : "nothing waits for a worker"}>
         <${Plot} whole label="Ready runs by priority" height=${110} unit=${count} data=${of("high", "medium", "low")} series=${[{ label: "high", tone: "bad" }, { label: "medium", tone: "run", fill: true }, { label: "low", tone: "wait" }]} /></${Card}>

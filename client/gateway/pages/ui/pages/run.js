@@ -11,9 +11,8 @@ import { Ask } from "../components/ask.js";
 import { Button, Copy, Id, Labels, Meter, Time } from "../components/bits.js";
 import { Area, Choice, Text } from "../components/fields.js";
 import { Asked } from "../components/notes.js";
-import { runHref } from "../components/runrows.js";
+import { runHref, Waterfall } from "../components/runs.js";
 import { State, stateOf } from "../components/state.js";
-import { Waterfall } from "../components/waterfall.js";
 
 // How often progress and log of a run under way are asked for: no event carries them.
 const FOLLOW_MS = 2_000;

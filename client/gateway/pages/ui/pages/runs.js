@@ -9,7 +9,7 @@ import { AskAll, AskEach } from "../components/ask.js";
 import { Button } from "../components/bits.js";
 import { Text } from "../components/fields.js";
 import { Empty } from "../components/notes.js";
-import { runColumns, runHref } from "../components/runrows.js";
+import { runColumns, runHref } from "../components/runs.js";
 import { filterOf, Search } from "../components/search.js";
 import { Columns, List, usePicked } from "../components/table.js";
 
@@ -33,7 +33,7 @@ function columnsFor(filter) {
 const idOf = (run) => run.id;
 
 async function ask(page, signal) {
-  const found = await read("/v1/runs", { namespace: namespace(), ...page, withCount: true }, { signal });
+  const found = await read("/v1/runs", { namespace: namespace(), ...page }, { signal });
   return { ...found, rows: found.runs ?? [] };
 }
 

@@ -1,0 +1,216 @@
+// How the cluster did, from the ring that every node keeps: asked for in full once, then from the
+// newest stretch on, which grows as long as it lasts.
+import { read } from "./api.js";
+import { useEffect, useState } from "./dom.js";
+import { many, words } from "./format.js";
+import { useLive } from "./live.js";
+import { useLeaderBack } from "./load.js";
+import { link, namespace } from "./route.js";
+import { can } from "./session.js";
+import { durationMs, ms, now } from "./time.js";
+
+export const SPANS = {
+  "": { word: "15 min", step: "STEP_SECOND", size: 1_000, kept: 900, every: 1_000 },
+  "3h": { word: "3 h", step: "STEP_TEN_SECONDS", size: 10_000, kept: 1_080, every: 5_000 },
+  "24h": { word: "24 h", step: "STEP_MINUTE", size: 60_000, kept: 1_440, every: 20_000 },
+};
+const DEADLINE_MS = 4_000;
+
+// The old with the new: stretches of the same time are replaced, and only so many are kept.
+export function joined(old, fresh, kept) {
+  if (!fresh.length) return old;
+  const from = fresh[0].time;
+  return [...old.filter((one) => one.time < from), ...fresh].slice(-kept);
+}
+
+const figure = (one) => ({
+  time: ms(one.time), leader: one.leader ?? "", counted: durationMs(one.counted) ?? 0,
+  fired: one.fired ?? 0, started: one.started ?? 0, ended: one.ended ?? 0, failed: one.failed ?? 0,
+  p50: durationMs(one.latenessP50) ?? null, p99: durationMs(one.latenessP99) ?? null,
+  high: Number(one.readyHigh ?? 0), medium: Number(one.readyMedium ?? 0), low: Number(one.readyLow ?? 0), oldest: durationMs(one.oldestReady) ?? 0,
+  workers: Number(one.workers ?? 0), slots: Number(one.slots ?? 0), busy: Number(one.busy ?? 0),
+});
+
+// {figures, error}: oldest first.
+export function useFigures(span) {
+  const { step, kept, every } = SPANS[span] ?? SPANS[""];
+  const [state, setState] = useState({ figures: [], error: null });
+  const [turn, setTurn] = useState(0);
+  useLeaderBack(() => setTurn((before) => before + 1));
+  useEffect(() => {
+    let gone = false;
+    let all = [];
+    let timer = null;
+    setState((before) => ({ ...before, error: null }));
+    const ask = async () => {
+      if (!document.hidden) {
+        try {
+          const last = all.at(-1)?.time;
+          const found = await read("/v1/cluster/figures", { step, sinceTime: last ? new Date(last).toISOString() : undefined }, { deadline: DEADLINE_MS, local: true });
+          all = joined(all, (found.figures ?? []).map(figure), kept);
+          if (!gone) setState({ figures: all, error: null });
+        } catch (error) {
+          if (!gone) setState((before) => ({ ...before, error }));
+        }
+      }
+      if (!gone) timer = setTimeout(ask, every);
+    };
+    ask();
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [step, turn]);
+  return state;
+}
+
+// Of these the largest is kept where stretches are put together, of all others the mean.
+const LARGEST = new Set(["p99", "oldest", "high", "medium", "low", "busy", "slots", "workers"]);
+
+// In so few stretches that a plot can show each: some together, by their place in time, so that a
+// new one does not shift what is drawn of the others.
+export function thinned(figures, size, most) {
+  const together = Math.ceil(figures.length / most);
+  if (together <= 1) return { figures, size };
+  const whole = size * together;
+  const made = [...byPlace(figures, whole)].map(([place, group]) => {
+    const joint = { ...group[0], time: place * whole };
+    for (const name of ["fired", "started", "ended", "failed", "p50", ...LARGEST]) {
+      const known = group.map((one) => one[name]).filter((value) => value !== null && value !== undefined);
+      joint[name] = !known.length ? null : LARGEST.has(name) ? Math.max(...known) : known.reduce((sum, value) => sum + value, 0) / known.length;
+    }
+    return joint;
+  });
+  return { figures: made, size: whole };
+}
+
+function byPlace(figures, whole) {
+  const groups = new Map();
+  for (const one of figures) {
+    const place = Math.floor(one.time / whole);
+    if (groups.has(place)) groups.get(place).push(one);
+    else groups.set(place, [one]);
+  }
+  return groups;
+}
+
+// Columns for a plot: seconds, then each of the named figures; where nothing was counted there is a
+// gap.
+export function columnsOf(figures, names, size) {
+  const times = [];
+  const values = names.map(() => []);
+  let before = null;
+  for (const one of figures) {
+    if (before !== null && one.time - before > size * 1.5) {
+      times.push((before + size) / 1_000);
+      for (const list of values) list.push(null);
+    }
+    times.push(one.time / 1_000);
+    names.forEach((name, at) => values[at].push(one[name]));
+    before = one.time;
+  }
+  return [times, ...values];
+}
+
+const RECENT = 10;
+
+// How it is now: the newest stretch that is whole, with rates over the last ten and the lateness of
+// the last of these in which something started.
+export function latest(figures, size) {
+  const whole = figures.filter((one) => one.counted >= size * 0.9);
+  const last = whole.at(-1) ?? figures.at(-1);
+  if (!last) return undefined;
+  const recent = whole.slice(-RECENT);
+  const mean = (name) => (recent.length ? recent.reduce((sum, one) => sum + one[name], 0) / recent.length : last[name]);
+  const { p50, p99 } = recent.findLast((one) => one.p50 !== null) ?? last;
+  return { ...last, fired: mean("fired"), started: mean("started"), ended: mean("ended"), failed: mean("failed"), p50, p99 };
+}
+
+// What happened last, newest first: some from before, then what comes.
+
+const KINDS = new Set([
+  "RUN_SUCCEEDED", "RUN_FAILED", "RUN_RETRYING", "RUN_CANCELLED", "RUN_SKIPPED", "FIRED_NOT", "RUN_REQUEUED",
+  "JOB_CREATED", "JOB_UPDATED", "JOB_PAUSED", "JOB_RESUMED", "JOB_DELETED", "JOB_FINISHED", "JOB_BROKEN", "JOB_REPAIRED",
+  "QUEUE_CHANGED", "ALERT_RAISED", "ALERT_CLEARED", "FLOW_STUCK",
+].map((kind) => `EVENT_KIND_${kind}`));
+// Changes to look back over; where so many hold too much for one page, fewer.
+const BACK = [400, 40, 4];
+const PAGE = 1_000;
+
+const keyOf = (event) => `${event.revision?.change}.${event.revision?.position ?? 0}`;
+export const shown = (events) => events.filter((event) => KINDS.has(event.kind));
+
+async function before(signal) {
+  const cluster = await read("/v1/cluster", {}, { signal, local: true });
+  for (const back of BACK) {
+    const change = Math.max(Number(cluster.oldestRevision ?? 0), Number(cluster.revision ?? 0) - back, 0);
+    const found = await read("/v1/events", { namespace: namespace() || "default", after: { change, position: 2_147_483_647 }, pageSize: PAGE }, { signal });
+    if (found.end || back === BACK.at(-1)) return found.events ?? [];
+  }
+  return [];
+}
+
+// {events, many}: at most `most`, and whether they come too fast to be listed one by one.
+export function useHappened(most) {
+  const [state, setState] = useState({ events: [], many: false });
+  const add = (fresh, many) => setState((old) => {
+    const known = new Set(old.events.map(keyOf));
+    const kept = [...shown(fresh).filter((event) => !known.has(keyOf(event))).reverse(), ...old.events].slice(0, most);
+    return { events: kept, many };
+  });
+  useEffect(() => {
+    const abort = new AbortController();
+    setState({ events: [], many: false });
+    before(abort.signal).then((events) => add(events, false), () => add([], false)); // What comes is shown all the same.
+    return () => abort.abort();
+  }, [namespace()]);
+  useLive((message) => (message.events ? add(message.events, false) : setState((old) => ({ ...old, many: Boolean(message.many) }))), namespace());
+  return state;
+}
+
+// What needs a look: each with a state, words, and where to go. Asked for in few calls, each with a
+// bound, so it is about what is newest.
+
+const DEAD_MAX = 200;
+const FEW = 5;
+const WAITS_MS = 60_000;
+const RECENT_MS = 3_600_000;
+
+// Dead letters of one job and kind of error are one line.
+export function grouped(runs) {
+  const groups = new Map();
+  for (const run of runs) {
+    const key = `${run.job}\n${run.error?.kind ?? ""}`;
+    const group = groups.get(key) ?? { job: run.job, kind: run.error?.kind ?? "", message: run.error?.message ?? "", count: 0, last: run.endTime };
+    group.count += 1;
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((one, other) => other.count - one.count);
+}
+
+const conditionOf = (alert) => words(Object.keys(alert.condition ?? {})[0]?.replace(/[A-Z]/g, (letter) => `_${letter}`) ?? "");
+
+export async function troubles(signal) {
+  const about = { namespace: namespace() };
+  const since = (size) => new Date(now() - size).toISOString();
+  const ask = (call, path, query) => (can(call) ? read(path, query, { signal }) : {});
+  const [dead, waiting, broken, alerts, own] = await Promise.all([
+    ask("DeadLetterService/ListDeadLetters", "/v1/deadLetters", { ...about, filter: `end_time>${since(RECENT_MS)}`, pageSize: DEAD_MAX }),
+    ask("RunService/ListRuns", "/v1/runs", { ...about, filter: `state=PENDING AND due_time<${since(WAITS_MS)}`, pageSize: FEW }),
+    ask("JobService/ListJobs", "/v1/jobs", { ...about, filter: "state=BROKEN", pageSize: FEW }),
+    can("AlertService/ListAlerts", "") ? read("/v1/alerts", {}, { signal }) : {},
+    ask("AlertService/ListAlerts", "/v1/alerts", { namespace: namespace() || "default" }),
+  ]);
+  const raised = [...(alerts.alerts ?? []), ...(own.alerts ?? [])].filter((alert) => alert.raisedTime);
+  return [
+    ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionOf(alert)}`, at: alert.raisedTime, href: link("/settings", { tab: "alerts" }) })),
+    ...(broken.jobs ?? []).map((job) => ({ state: "BROKEN", title: job.name, text: `set aside: ${job.status?.brokenReason ?? ""}`, at: job.status?.brokenTime, href: link(["/jobs", job.name]) })),
+    ...grouped(dead.runs ?? []).slice(0, FEW).map((group) => ({
+      state: "FAILED", title: group.job, text: `${many(group.count, "run")} failed within the hour${group.kind ? `: ${group.kind}` : ""}`, at: group.last,
+      href: link("/dead-letters", { q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
+    })),
+    ...(waiting.runs ?? []).map((run) => ({
+      state: "PENDING", title: run.job, text: run.held ? "is held back" : "waits for a worker", at: run.dueTime, href: link(["/runs", run.id]),
+    })),
+  ];
+}
