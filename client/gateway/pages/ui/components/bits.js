@@ -1,9 +1,10 @@
 // Small parts: times, lengths, ids, numbers, strips, text that is copied with a click.
 import { html, useState } from "../lib/dom.js";
 import { shortened } from "../lib/format.js";
+import { clockChange } from "../lib/ledger.js";
 import { useStore } from "../lib/store.js";
 import { clock, clockTime, exact, length, ms, now, relative, zoneChoice, zoneOf } from "../lib/time.js";
-import { stateWord, tone } from "./state.js";
+import { Shape, stateWord, tone } from "./state.js";
 
 export async function copyText(text) {
   try {
@@ -82,3 +83,20 @@ export const Labels = ({ labels = {} }) => html`${Object.entries(labels).map(([n
 // A link that looks and works like a button.
 export const Button = ({ onClick, kind = "", children, disabled, title, pressed, type = "button", label }) => html`<button
   type=${type} class="button ${kind}" disabled=${disabled} title=${title} aria-pressed=${pressed} aria-label=${label} onClick=${onClick}>${children}</button>`;
+
+// The next times of a job, in its own zone, with ours beside it where that is another one. Where its
+// clocks change it says so, as it does for a time that is left out or is not where one expects it.
+export function Nexts({ occurrences, zone }) {
+  const ours = zoneOf(useStore(zoneChoice, (one) => one.zone), zone);
+  return html`<ol class="nexts">${occurrences.map((one, at) => {
+    const instant = ms(one.dueTime ?? one.scheduledTime);
+    const change = clockChange(occurrences[at - 1], one);
+    return html`<li class=${one.excluded ? "soft" : ""}>
+      <span title=${`${exact(instant, zone)} ${zone}`}>${clockTime(instant, zone)}</span>
+      ${exact(instant, zone) === exact(instant, ours) ? "" : html`<span class="soft">${clockTime(instant, ours)} ${ours}</span>`}
+      <span class="soft"><${Time} at=${instant} /></span>
+      ${one.excluded ? html`<span class="state"><${Shape} of="dash" tone="off" />left out</span>` : ""}
+      ${change ? html`<span class="state is-warn"><${Shape} of="triangle" tone="warn" />clocks change: ${change}</span>` : ""}
+      ${one.note ? html`<span class="is-warn">${one.note}</span>` : ""}</li>`;
+  })}</ol>`;
+}

@@ -3,11 +3,10 @@
 import { post, read, write } from "../lib/api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/dom.js";
 import { changes, fresh, fromText, readable, toYaml } from "../lib/specs.js";
-import { clockChange } from "../lib/ledger.js";
 import { useAsked } from "../lib/load.js";
 import { go, link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
-import { Button, Time } from "../components/bits.js";
+import { Button, Nexts } from "../components/bits.js";
 import { Area, Text } from "../components/fields.js";
 import { JobForm } from "../components/jobform.js";
 import { Asked, Failed } from "../components/notes.js";
@@ -55,10 +54,7 @@ function Beside({ job, existing, checked }) {
   return html`<aside class="page-part beside">
     <section class="card" aria-label="Next times"><header><h2>Next</h2><span>${job.spec?.timing?.zone || "UTC"}</span></header>
       ${next?.descriptions?.length ? html`<p>${next.descriptions.join("; ")}</p>` : ""}
-      ${occurrences.length ? html`<ol class="nexts">${occurrences.map((one, at) => {
-        const change = clockChange(occurrences[at - 1], one);
-        return html`<li><${Time} at=${one.dueTime ?? one.scheduledTime} zone=${job.spec?.timing?.zone || "UTC"} as="both" />${change ? html`<span class="state is-warn"><${Shape} of="triangle" tone="warn" />clocks change: ${change}</span>` : ""}${one.note ? html`<span class="is-warn">${one.note}</span>` : ""}${one.excluded ? html`<span class="soft">left out</span>` : ""}</li>`;
-      })}</ol>` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No times: see what is wrong with the schedule." : "Without a schedule it runs manually."}</p>`}
+      ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${job.spec?.timing?.zone || "UTC"} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No times: see what is wrong with the schedule." : "Without a schedule it runs manually."}</p>`}
       ${warnings.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
     </section>
     ${changed.length ? html`<section class="card" aria-label="Changes"><header><h2>Changes</h2></header><ul class="lines">${changed.slice(0, 12).map((one) => html`<li><span class="grow"><code>${one.path}</code> ${brief(one.before)} → ${brief(one.after)}</span></li>`)}</ul></section>` : ""}

@@ -3,14 +3,13 @@
 import { read } from "../lib/api.js";
 import { html } from "../lib/dom.js";
 import { many, number, words } from "../lib/format.js";
-import { clockChange } from "../lib/ledger.js";
 import { useList } from "../lib/list.js";
 import { useAsked, useLiveAsked } from "../lib/load.js";
 import { link, namespace, useParams } from "../lib/route.js";
 import { RUN_FIELDS } from "../lib/runs.js";
 import { action, queueOf, written, zoneOfJob } from "../lib/specs.js";
 import { useJobActions } from "../components/jobactions.js";
-import { Labels, Time } from "../components/bits.js";
+import { Labels, Nexts, Time } from "../components/bits.js";
 import { Ledger } from "../components/ledger.js";
 import { Asked, Empty } from "../components/notes.js";
 import { runColumns, runHref } from "../components/runs.js";
@@ -39,14 +38,7 @@ function Next({ job }) {
   const notes = [...new Set([...warnings, ...(job.status?.warnings ?? [])])];
   return html`<section class="card" aria-label="Next">
     <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
-    ${occurrences.length ? html`<ol class="nexts">${occurrences.map((one, at) => {
-      const change = clockChange(occurrences[at - 1], one);
-      return html`<li class=${one.excluded ? "soft" : ""}>
-        <${Time} at=${one.dueTime ?? one.scheduledTime} zone=${zone} as="both" />
-        ${one.excluded ? html`<span class="state is-off"><${Shape} of="dash" tone="off" />left out</span>` : ""}
-        ${change ? html`<span class="state is-warn"><${Shape} of="triangle" tone="warn" />clocks change: ${change}</span>` : ""}
-        ${one.note ? html`<span class="is-warn">${one.note}</span>` : ""}</li>`;
-    })}</ol>` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No time is left ahead." : "It has no schedule: it runs manually or after other jobs."}</p>`}
+    ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${zone} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No time is left ahead." : "It has no schedule: it runs manually or after other jobs."}</p>`}
     ${notes.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
   </section>`;
 }

@@ -106,7 +106,7 @@ function Actions({ list, picked }) {
   const { word, says, kind } = CHANGES[asking?.change] ?? {};
   const about = count ? `${count} picked` : list.q ? "All that fit" : "";
   return html`
-    ${count || list.q ? html`<div class="bar"><span class="soft">${about}:</span>
+    ${count || (list.q && list.rows?.length) ? html`<div class="bar"><span class="soft">${about}:</span>
       ${Object.entries(CHANGES).map(([change, one]) => html`<${Button} kind=${one.kind ?? ""} disabled=${count > PICKED_MAX} onClick=${() => begin(change)}>${one.word}…</${Button}>`)}
       ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}
       ${count > PICKED_MAX ? html`<span class="soft">At most ${PICKED_MAX} can be named at once; use a filter for more.</span>` : ""}</div>` : ""}
