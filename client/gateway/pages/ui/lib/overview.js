@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { useEffect, useState } from "./dom.js";
 import { many, words } from "./format.js";
-import { useLive } from "./live.js";
+import { pulse, useLive } from "./live.js";
 import { useLeaderBack } from "./load.js";
 import { link, namespace } from "./route.js";
 import { can } from "./session.js";
@@ -171,6 +171,7 @@ export function useHappened(most) {
 // What needs a look: each with a state, words, and where to go. Asked for in few calls, each with a
 // bound, so it is about what is newest.
 
+export const STALE = { consistency: "CONSISTENCY_STALE" };
 const DEAD_MAX = 200;
 const FEW = 5;
 const WAITS_MS = 60_000;
@@ -191,15 +192,18 @@ export function grouped(runs) {
 const conditionOf = (alert) => words(Object.keys(alert.condition ?? {})[0]?.replace(/[A-Z]/g, (letter) => `_${letter}`) ?? "");
 
 export async function troubles(signal) {
-  const about = { namespace: namespace() };
+  // What the node at hand knows is new enough, and keeps the leader free.
+  const about = { namespace: namespace(), read: STALE };
+  // Jobs that were set aside have no index, and nearly always there are none.
+  const anyBroken = Number(pulse.get().cluster?.brokenJobs ?? 0) > 0;
   const since = (size) => new Date(now() - size).toISOString();
   const ask = (call, path, query) => (can(call) ? read(path, query, { signal }) : {});
   const [dead, waiting, broken, alerts, own] = await Promise.all([
     ask("DeadLetterService/ListDeadLetters", "/v1/deadLetters", { ...about, filter: `end_time>${since(RECENT_MS)}`, pageSize: DEAD_MAX }),
     ask("RunService/ListRuns", "/v1/runs", { ...about, filter: `state=PENDING AND due_time<${since(WAITS_MS)}`, pageSize: FEW }),
-    ask("JobService/ListJobs", "/v1/jobs", { ...about, filter: "state=BROKEN", pageSize: FEW }),
-    can("AlertService/ListAlerts", "") ? read("/v1/alerts", {}, { signal }) : {},
-    ask("AlertService/ListAlerts", "/v1/alerts", { namespace: namespace() || "default" }),
+    anyBroken ? ask("JobService/ListJobs", "/v1/jobs", { ...about, filter: "state=BROKEN", pageSize: FEW }) : {},
+    can("AlertService/ListAlerts", "") ? read("/v1/alerts", { read: STALE }, { signal }) : {},
+    ask("AlertService/ListAlerts", "/v1/alerts", { ...about, namespace: namespace() || "default" }),
   ]);
   const raised = [...(alerts.alerts ?? []), ...(own.alerts ?? [])].filter((alert) => alert.raisedTime);
   return [

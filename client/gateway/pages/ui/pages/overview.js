@@ -2,7 +2,7 @@
 // happened last.
 import { read } from "../lib/api.js";
 import { html, useEffect } from "../lib/dom.js";
-import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened } from "../lib/overview.js";
+import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened, STALE } from "../lib/overview.js";
 import { many, number, plain, words } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
 import { useAsked, useLiveAsked, usePolled } from "../lib/load.js";
@@ -18,7 +18,8 @@ import { Shape, State } from "../components/state.js";
 const HAPPENED = 14;
 // A plot of a card has room for so many.
 const POINTS = 120;
-const AHEAD_MS = 60_000;
+// What is due changes little, and takes a look at many jobs.
+const AHEAD_MS = 300_000;
 const TROUBLES_MS = 10_000;
 const CONCERNS = new Set(["EVENT_KIND_RUN_FAILED", "EVENT_KIND_JOB_BROKEN", "EVENT_KIND_JOB_REPAIRED", "EVENT_KIND_ALERT_RAISED", "EVENT_KIND_ALERT_CLEARED", "EVENT_KIND_RUN_REQUEUED"]);
 
@@ -56,7 +57,7 @@ function Figures() {
 }
 
 function Ahead() {
-  const asked = usePolled((signal) => read("/v1/forecast", { namespace: namespace(), ahead: "3600s" }, { signal }), namespace(), AHEAD_MS);
+  const asked = usePolled((signal) => read("/v1/forecast", { namespace: namespace(), ahead: "3600s", read: STALE }, { signal }), namespace(), AHEAD_MS);
   return html`<section class="card" aria-label="Next hour"><${Asked} asked=${asked} what="forecast" rows=${2}>${(found) => {
     const minutes = found.minutes ?? [];
     const capacity = Number(found.capacity ?? 0);
