@@ -105,7 +105,10 @@ ACTIONS = (
         "--http", metavar="[METHOD] URL", help="Call this by HTTP; without a METHOD by POST."
     ),
     click.option(
-        "--header", multiple=True, metavar="'NAME: VALUE'", help="For --http; can be repeated."
+        "--header",
+        multiple=True,
+        metavar="'NAME: VALUE'",
+        help="For --http; can be repeated. secret://NAME in it is a secret.",
     ),
     click.option(
         "--shell",
@@ -113,7 +116,12 @@ ACTIONS = (
         help="Run this command; no shell looks at it. Its environment is what --env says and"
         " nothing else; what it prints is the result, up to 64 KiB.",
     ),
-    click.option("--env", multiple=True, metavar="KEY=VALUE", help="For --shell; can be repeated."),
+    click.option(
+        "--env",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="For --shell; can be repeated. secret://NAME in it is a secret.",
+    ),
     click.option(
         "--warn-on-exit",
         multiple=True,

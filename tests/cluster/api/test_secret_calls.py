@@ -3,6 +3,8 @@ nowhere else."""
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 from google.protobuf.message import Message
@@ -23,6 +25,7 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import SecretRecord, encode, parse
+from raftsched.statemachine.model.request import StoreSecret
 
 from .conftest import Served, Start
 from .talk import Anything, refused
@@ -124,6 +127,21 @@ async def test_the_same_request_is_done_once_and_its_value_is_no_fingerprint(sta
     again = await refused(put(served, "api-key", "XotherX", request_id="r1"))
     assert again.reason == "REQUEST_ID_REUSED"
     assert "XotherX" not in again.message
+
+
+async def test_of_puts_at_once_each_is_bound_to_its_own_version(start: Start) -> None:
+    """What was encrypted for a version that is taken meanwhile is encrypted again."""
+    served = await start("a")
+    give_keys(served, NEW)
+    asked = [put(served, "api-key", f"{VALUE} {number}") for number in range(3)]
+    made: Anything = await asyncio.gather(*asked)
+    assert sorted(one.value_version for one in made) == [1, 2, 3]
+    last = next(number for number, one in enumerate(made) if one.value_version == 3)
+    lease = await leased(served, "api-key")
+    answer = await workers(served).ResolveSecrets(resolving(lease))
+    assert dict(answer.secrets) == {"api-key": f"{VALUE} {last}"}
+    sent = [one for one in served.node.written if isinstance(one, StoreSecret)]
+    assert len(sent) > 3  # Some had to try again.
 
 
 async def test_nothing_is_stored_on_trial(start: Start) -> None:
