@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from ...statemachine.flows import waves
-from ...statemachine.flows.waves import Notice, Wave
+from ...statemachine.flows.graph import downstream_from
+from ...statemachine.flows.wave import Wave
+from ...statemachine.flows.waves import Notice
 from ...statemachine.model import keys
 from ...statemachine.model.entities import Job
 from ...statemachine.model.record import (
@@ -22,7 +24,7 @@ from .rule_mutants import exchanged
 def notifies_chain(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
     """A1: what cannot run notices those behind it before anything else is done."""
     for source, notice in notices:
-        for jid in waves._downstream(view, source, notice.next_jid):
+        for jid in downstream_from(view, source, notice.next_jid):
             if most <= 0:
                 notice.next_jid = jid
                 waves._keep(view, wave, (source, notice))
@@ -35,7 +37,7 @@ def notifies_chain(view: View, wave: Wave, notices: list[Notice], most: int) -> 
 def tells_dependents(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
     """A2: all jobs that wait for one are told of its end in one change."""
     for source, notice in notices:
-        for jid in waves._downstream(view, source, notice.next_jid):
+        for jid in downstream_from(view, source, notice.next_jid):
             if waves._look(view, wave, jid, source, notice):
                 waves._keep(view, wave, (jid, NoticeRecord(round=wave.flow.round)))
 

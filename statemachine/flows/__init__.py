@@ -27,9 +27,9 @@ job in the middle may go beyond. Only an update that adds an upstream to a job t
 can close a circle, and only that walks, down and then up, at most some 2,000 jobs either way.
 
 A wave that begins in the middle comes to what its first job leads to, and waits for nothing else.
-That is looked for once, down to 5,000 jobs and 60,000 links, and remembered while the graph stays;
-where more follow, for each step up from what it waits for. Where that is far too, the step waits
-for all, and is reported as stuck.
+Up to 1,000 jobs and 4,000 links are looked through in one go, and remembered while the graph stays.
+Where more follow, the wave makes a survey in bounded steps, which marks them in the state, and
+what needs to know waits until that is complete. So does a step of any wave whose job was changed.
 
 To readers a wave has failed when a failure was nobody's business, or kept a step from running. A
 handler of errors that had nothing to do is no such step, nor what hangs on it alone.
@@ -37,5 +37,7 @@ handler of errors that had nothing to do is no such step, nor what hangs on it a
 Others may use:
 
 * graph: which job waits for which.
+* survey: which jobs a wave may come to.
+* wave: a wave, as the rules hand it on.
 * waves: waves of runs through jobs that depend on each other.
 """

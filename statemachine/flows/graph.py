@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from ...proto.v1 import job_pb2
 from ..core import limits, rejection
 from ..model import keys, validate
 from ..model.entities import Job
+from ..model.graph_memory import GraphMemory
 from ..model.record import DependsRecord, JobRecord
 from ..model.view import View
 from ..occurrences import next_time
@@ -27,13 +28,18 @@ def jid_named(view: View, namespace: int, name: str) -> int | None:
 
 
 def downstream_of(view: View, jid: int) -> list[int]:
-    prefix = keys.of_job(keys.EDGE, jid)
-    return [keys.run_of(key)[1] for key in view.scan(prefix, keys.after(prefix))]
+    return list(downstream_from(view, jid, 0))
+
+
+def downstream_from(view: View, jid: int, first: int) -> Iterator[int]:
+    """Those that wait for a job, by their numbers, without those before one."""
+    end = keys.after(keys.of_job(keys.EDGE, jid))
+    return (keys.run_of(key)[1] for key in view.scan(keys.edge(jid, first), end))
 
 
 def link(view: View, job: Job) -> None:
     """Let the upstream jobs know who depends on them."""
-    view.led = None
+    view.graph = GraphMemory()
     depth = 0
     for dependency in job.definition.template.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
@@ -57,8 +63,10 @@ def link(view: View, job: Job) -> None:
 
 def unlink(view: View, job: Job) -> None:
     """Let the upstream jobs know that this one depends on them no more."""
-    view.led = None
-    for dependency in job.definition.template.spec.upstream.jobs:
+    dependencies = job.definition.template.spec.upstream.jobs
+    if dependencies:
+        view.graph = GraphMemory()
+    for dependency in dependencies:
         source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
         if source is None:
             continue
@@ -78,17 +86,29 @@ def unlink(view: View, job: Job) -> None:
         _keep(view, job.jid, own)
 
 
-def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
-    """Those of some jobs that a wave which begins with one job may come to; all of them where that
-    takes too long to find out."""
-    wanted = set(jids)
-    if view.led is None or len(view.led) >= limits.LED_ROOTS:
-        view.led = {}
-    if root not in view.led:
+def led_to(view: View, root: int) -> set[int] | None:
+    """A job and those that a wave which begins with it may come to; None: too many to look for in
+    one go."""
+    known = view.graph.led
+    if root not in known:
+        if len(known) >= limits.LED_ROOTS:
+            known.clear()
         above = _all_below(view, root, (), limits.LED_JOBS, limits.LED_LINKS)
-        view.led[root] = None if above is None else set(above)
-    below = view.led[root]
-    return wanted & below if below is not None else _led_from(view, root, wanted)
+        known[root] = None if above is None else set(above)
+    return known[root]
+
+
+def sources_of(view: View, job: Job) -> list[int | None]:
+    """Those that a job waits for, as its spec lists them. None of them goes while it does."""
+    known = view.graph.sources
+    found = known.get(job.jid)
+    if found is None:
+        if len(known) >= limits.SOURCES_OF:
+            known.clear()
+        namespace = keys.namespace_of(job.jid)
+        upstream = job.definition.template.spec.upstream
+        found = known[job.jid] = [jid_named(view, namespace, one.job) for one in upstream.jobs]
+    return found
 
 
 def _all_below(
@@ -113,36 +133,7 @@ def _all_below(
 
 
 def _links_down(view: View, jid: int, most: int) -> list[int]:
-    prefix = keys.of_job(keys.EDGE, jid)
-    found = islice(view.scan(prefix, keys.after(prefix)), most)
-    return [keys.run_of(key)[1] for key in found]
-
-
-def _led_from(view: View, root: int, wanted: set[int]) -> set[int]:
-    """The same, looked for from them upwards, since very many wait for the first."""
-    known, left, links = set(wanted), sorted(wanted), 0
-    behind: dict[int, list[int]] = {}
-    while left:
-        at = left.pop()
-        if at == root:
-            continue
-        for dependency in view.need(keys.job(at), JobRecord).template.spec.upstream.jobs:
-            links += 1
-            source = jid_named(view, keys.namespace_of(at), dependency.job)
-            if source is None:
-                continue
-            behind.setdefault(source, []).append(at)
-            if source not in known:
-                known.add(source)
-                left.append(source)
-        if len(known) > limits.LED_FROM_JOBS or links > limits.LED_FROM_LINKS:
-            return wanted
-    found, left = {root}, [root]
-    while left:
-        new = [jid for jid in behind.get(left.pop(), ()) if jid not in found]
-        found.update(new)
-        left += new
-    return found & wanted
+    return list(islice(downstream_from(view, jid, 0), most))
 
 
 def apart(view: View, namespace: int, upstream: job_pb2.Upstream) -> str:

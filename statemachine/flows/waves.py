@@ -12,9 +12,6 @@ state (NoticeRecord), and the wave's timer goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..core import limits
 from ..core.instants import ms_or
@@ -33,7 +30,9 @@ from ..model.view import View
 from ..runs import overlap, runs
 from ..runs.move import move
 from ..tenants import namespaces, quota
-from .graph import jid_named, led_to
+from . import survey
+from .graph import downstream_from, sources_of
+from .wave import Wave, find_wave
 
 Step = flow_pb2.FlowStep
 Dependency = job_pb2.Dependency
@@ -50,25 +49,6 @@ MET = {
         {run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_CANCELLED}
     ),
 }
-
-
-@dataclass(slots=True)
-class Wave:
-    """A wave, by the run it began with."""
-
-    jid: int
-    occurrence: int
-    flow: FlowRecord
-
-    def step(self, view: View, jid: int) -> StepRecord | None:
-        """Where a job stands in it."""
-        step = view.get(keys.step(self.jid, self.occurrence, jid), StepRecord)
-        return step if step is not None and step.round == self.flow.round else None
-
-
-def find(view: View, jid: int, occurrence: int) -> Wave | None:
-    flow = view.get(keys.flow(jid, occurrence), FlowRecord)
-    return None if flow is None or flow.going else Wave(jid, occurrence, flow)
 
 
 def start(view: View, run: Run) -> None:
@@ -88,7 +68,7 @@ def start(view: View, run: Run) -> None:
 
 def begin_anew(view: View, jid: int, occurrence: int) -> None:
     """The run a wave began with is made once more: nothing stays of what it was before."""
-    wave = find(view, jid, occurrence)
+    wave = find_wave(view, jid, occurrence)
     if wave is not None:
         _let_go(view, wave)
         _put(view, wave)
@@ -98,7 +78,7 @@ def reopen(view: View, run: Run) -> None:
     """A run of a wave begins once more: what depends on it hears when it ends. It is in no wave if
     that is gone, or has begun anew without it."""
     record = view.change_run(run)
-    wave = find(view, record.flow_jid, record.flow_occurrence) if record.flow_jid else None
+    wave = find_wave(view, record.flow_jid, record.flow_occurrence) if record.flow_jid else None
     if wave is not None and (wave.jid, wave.occurrence) != (run.jid, run.occurrence):
         step = wave.step(view, run.jid)
         wave = wave if step is not None and step.occurrence == run.occurrence else None
@@ -137,22 +117,19 @@ def _notify(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
     while notices and most > 0:
         source, notice = notices.pop()
         dead: list[Notice] = []
-        for jid in _downstream(view, source, notice.next_jid):
-            if most <= 0:
+        for jid in downstream_from(view, source, notice.next_jid):
+            cannot_run = _look(view, wave, jid, source, notice) if most > 0 else None
+            if cannot_run is None:
                 notice.next_jid = jid
                 notices.append((source, notice))
+                most = 0
                 break
-            if _look(view, wave, jid, source, notice):
+            if cannot_run:
                 dead.append((jid, NoticeRecord(round=wave.flow.round)))
             most = 0 if view.is_full else most - 1
         notices += dead
     for left in notices:
         _keep(view, wave, left)
-
-
-def _downstream(view: View, jid: int, first: int) -> Iterator[int]:
-    end = keys.after(keys.of_job(keys.EDGE, jid))
-    return (keys.run_of(key)[1] for key in view.scan(keys.edge(jid, first), end))
 
 
 def _keep(view: View, wave: Wave, left: Notice) -> None:
@@ -164,9 +141,9 @@ def _keep(view: View, wave: Wave, left: Notice) -> None:
     view.put(key, notice)
 
 
-def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -> bool:
+def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -> bool | None:
     """One upstream of a step is over: see what that means. Whether others are to hear now that
-    the step cannot run."""
+    the step cannot run. None: the wave must find out more first, and nothing was done."""
     flow = wave.flow
     job = view.job(jid)
     step = wave.step(view, jid)
@@ -179,15 +156,22 @@ def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
         )  # fmt: skip
+    before = step.ended
     if notice.state:
         # One that was requeued ends once more, and only its last end counts.
         others = tuple(item for item in step.ended if item.jid != source)
         ended = UpstreamRecord(jid=source, occurrence=notice.occurrence, state=notice.state)
         step.ended = (*others, ended)
-    was = verdict = step.state
-    if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and notice.state):
-        verdict = _verdict(view, wave, job, step)
-        waited = was == Step.STATE_WAITING and not is_new
+    was = step.state
+    waited = was == Step.STATE_WAITING and not is_new
+    verdict = was
+    if was == Step.STATE_WAITING or (was == Step.STATE_CANNOT_RUN and notice.state):
+        if not (waited and _waits_on(view, wave, job, step, source, notice)):
+            found = _verdict(view, wave, job, step)
+            if found is None:
+                step.ended = before
+                return None
+            verdict = found
         flow.waiting += (verdict == Step.STATE_WAITING) - waited
         flow.cannot_run -= was == Step.STATE_CANNOT_RUN != verdict
         if verdict == Step.STATE_WAITING and not waited:
@@ -219,16 +203,34 @@ def _enact(
     return job.state.has_downstream
 
 
+def _waits_on(
+    view: View, wave: Wave, job: Job, step: StepRecord, source: int, notice: NoticeRecord
+) -> bool:
+    """Whether a step that waits for several surely goes on with that, since one of them ended as
+    wanted and another one is to come: the usual case, known without a look at each."""
+    upstream, sources = job.definition.template.spec.upstream, sources_of(view, job)
+    if upstream.join == Join.JOIN_ANY or source not in sources:
+        return False
+    if notice.state not in MET[upstream.jobs[sources.index(source)].condition]:
+        return False
+    if not wave.is_middle(view):
+        # Of those that have ended some may be waited for no more.
+        return len(step.ended) < len(sources)
+    ended = {item.jid for item in step.ended}
+    awaited = (jid for jid in sources if jid is not None and jid not in ended)
+    return any(survey.is_inside(view, wave, jid) for jid in awaited)
+
+
 def _verdict(
     view: View, wave: Wave, job: Job, step: StepRecord, *, is_changed: bool = False
-) -> Step.State.ValueType:
-    """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave."""
+) -> Step.State.ValueType | None:
+    """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave. None:
+    the wave must find out first whether it comes to those that the step waits for."""
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
     upstream = job.definition.template.spec.upstream
     awaited: list[int] = []
-    for dependency in upstream.jobs:
-        source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
+    for dependency, source in zip(upstream.jobs, sources_of(view, job), strict=True):
         if source in ends:
             if ends[source] in MET[dependency.condition]:
                 met += 1
@@ -238,14 +240,18 @@ def _verdict(
             lost += 1
         else:
             awaited.append(source)
-    if awaited and is_middle(view, wave):
-        awaited = sorted(led_to(view, wave.jid, awaited))
-    elif awaited and is_changed:
-        inside = led_to(view, wave.jid, awaited)
-        inside = {source for source in inside if not _has_passed(view, wave, source)}
-        lost += len(awaited) - len(inside)
+    is_any = upstream.join == Join.JOIN_ANY
+    is_settled = met if is_any else lost
+    is_middle = wave.is_middle(view)
+    if awaited and not is_settled and (is_middle or is_changed):
+        inside = survey.inside(view, wave, job, awaited)
+        if inside is None:
+            return None
+        if not is_middle:
+            inside = {source for source in inside if not _has_passed(view, wave, source)}
+            lost += len(awaited) - len(inside)
         awaited = sorted(inside)
-    if upstream.join == Join.JOIN_ANY:
+    if is_any:
         if met:
             return Step.STATE_FIRED
         return Step.STATE_WAITING if awaited else Step.STATE_CANNOT_RUN
@@ -258,8 +264,7 @@ def _has_passed(view: View, wave: Wave, jid: int) -> bool:
     """Whether all that a job waits for had ended in a wave before it waited for that."""
     if wave.flow.notices or wave.step(view, jid) is not None:
         return False
-    for dependency in view.need(keys.job(jid), JobRecord).template.spec.upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+    for source in sources_of(view, view.job(jid)):
         if source is None:
             continue
         step = wave.step(view, source)
@@ -269,17 +274,10 @@ def _has_passed(view: View, wave: Wave, jid: int) -> bool:
         elif step is not None:
             is_open = step.state == Step.STATE_WAITING
         else:
-            is_open = bool(led_to(view, wave.jid, [source]))
+            is_open = bool(survey.seen(view, wave, [source]))
         if is_open:
             return False
     return True
-
-
-def is_middle(view: View, wave: Wave) -> bool:
-    """Whether a wave began with a job that others come before: what those alone lead to is not in
-    it, and nothing in it waits for that."""
-    root = view.get(keys.job(wave.jid), JobRecord)
-    return root is not None and bool(root.template.spec.upstream.jobs)
 
 
 def look_again(view: View, jid: int) -> None:
@@ -297,26 +295,37 @@ def wake_waves(view: View, jid: int, looked: int, place: bytes) -> None:
             at_ms = keys.LATER | view.now_ms
             view.put_later(keys.waves_timer(at_ms, jid, looked + 1, key[len(prefix) :]))
             return
-        wave = find(view, *keys.run_of(key))
-        if wave is not None:
-            _look_at_changed(view, wave, jid)
+        wave = find_wave(view, *keys.run_of(key))
+        if wave is not None and not _look_at_changed(view, wave, jid):
+            at_ms = keys.LATER | view.now_ms + limits.SURVEY_MS
+            view.put_later(keys.waves_timer(at_ms, jid, looked, key[len(prefix) :]))
+            return
         looked += 1
         if looked >= limits.WAVES_LOOKED_AT:
             return
 
 
-def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
+def _look_at_changed(view: View, wave: Wave, jid: int) -> bool:
+    """Decide anew on a step that waits; False while the wave must find out more for that."""
     step = wave.step(view, jid)
     if step is None or step.state != Step.STATE_WAITING:
-        return
+        return True
     job = view.job(jid)
     verdict = _verdict(view, wave, job, step, is_changed=True)
+    if verdict is None:
+        if not wave.flow.notices:
+            # Nobody hears of it; but with something left over the wave goes on with its survey.
+            nobody = NoticeRecord(next_jid=keys.OCCURRENCE_MAX, round=wave.flow.round)
+            _keep(view, wave, (wave.jid, nobody))
+        _put(view, wave)
+        return False
     if verdict == Step.STATE_WAITING:
-        return
+        return True
     wave.flow.waiting -= 1
     if _enact(view, wave, job, step, verdict):
         _notify(view, wave, [(jid, NoticeRecord(round=wave.flow.round))], limits.STEP)
     _close(view, wave)
+    return True
 
 
 def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
@@ -417,7 +426,8 @@ def wake(view: View, flow_jid: int, flow_occurrence: int) -> None:
         if _forget_some(view, wave):
             return
     elif flow.notices:
-        _notify_rest(view, wave)
+        if survey.go_on(view, wave):
+            _notify_rest(view, wave)
     elif flow.waiting and _look_for_stuck(view, wave):
         if flow.stuck:
             flow.found_stuck_ms = view.now_ms
@@ -440,7 +450,7 @@ def _notify_rest(view: View, wave: Wave) -> None:
             continue
         wave.flow.notices -= 1
         _notify(view, wave, [(int.from_bytes(key[-8:], "big"), notice)], limits.CHANGE_ITEMS)
-        if view.is_full:
+        if view.is_full or survey.is_on(view, wave):
             return
 
 
@@ -500,5 +510,7 @@ def _forget_some(view: View, wave: Wave) -> bool:
             view.delete(key)
             if view.is_full:
                 return False
+    if not survey.forget(view, wave):
+        return False
     view.delete(keys.flow(wave.jid, wave.occurrence))
     return True

@@ -20,5 +20,6 @@ Others may use:
 * hiding: fields that may hold secrets.
 * answers: from records to messages of the API.
 * difference: what the self-check finds.
+* graph_memory: what was found in the graph of jobs, while that stays as it is.
 * idempotency_by_age: which answered request id goes first.
 """

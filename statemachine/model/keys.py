@@ -52,6 +52,9 @@ CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 STAGED = b"o"  # once: the backup that is on its way into this state
 PIECE = b"G"  # number of the stage, offset: the bytes of that backup
 RESTORED = b"j"  # once: the backup that this state began from, while the cluster ran
+SURVEY = b"8"  # jid and occurrence of the flow: it looks for the jobs that it may come to
+SURVEYED = b"9"  # jid and occurrence of the flow, place: the jobs that were found, in their order
+IN_SURVEY = b"+"  # jid and occurrence of the flow, jid -> number of the survey that found it
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -495,6 +498,26 @@ def notices_of(jid: int, occurrence: int) -> bytes:
 
 def notice(flow_jid: int, flow_occurrence: int, jid: int) -> bytes:
     return _THREE.pack(NOTICE, flow_jid, flow_occurrence, jid)
+
+
+def survey(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(SURVEY, jid, occurrence)
+
+
+def surveyed_of(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(SURVEYED, jid, occurrence)
+
+
+def surveyed(flow_jid: int, flow_occurrence: int, place: int) -> bytes:
+    return _THREE.pack(SURVEYED, flow_jid, flow_occurrence, place)
+
+
+def in_survey_of(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(IN_SURVEY, jid, occurrence)
+
+
+def in_survey(flow_jid: int, flow_occurrence: int, jid: int) -> bytes:
+    return _THREE.pack(IN_SURVEY, flow_jid, flow_occurrence, jid)
 
 
 def depends(jid: int) -> bytes:

@@ -827,6 +827,22 @@ class NoticeRecord(Record):
     round: int = 0
 
 
+class SurveyRecord(Record):
+    """A wave looks for the jobs that its first one leads to, or has found them."""
+
+    # Of which beginning of the wave: its FlowRecord has both.
+    created_at_ms: int = 0
+    round: int = 0
+    # How many there were of that wave, this one included: what others have found counts for
+    # nothing.
+    number: int = 0
+    began_at_ms: int = 0
+    # Jobs that were found, how many of them were looked at, and where to go on behind the next.
+    found: int = 0
+    looked: int = 0
+    next_jid: int = 0
+
+
 class DependsRecord(Record):
     """What hangs on a job: derived, kept by every change of its upstream and downstream."""
 

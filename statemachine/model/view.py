@@ -36,6 +36,7 @@ from ..schedule.calendar_days import CalendarDays
 from ..schedule.plan import Plan
 from . import keys
 from .entities import Job, Run, job_with, run_with
+from .graph_memory import GraphMemory
 from .record import (
     AnyRecord,
     CalendarRecord,
@@ -66,6 +67,8 @@ _SCANNED = {
     keys.EDGE: 9,
     keys.STEP: 17,
     keys.NOTICE: 17,
+    keys.SURVEYED: 17,
+    keys.IN_SURVEY: 17,
     keys.UNIQUE: 9,
     keys.NAMESPACE: 1,
     keys.JOB: 4,
@@ -139,8 +142,7 @@ class Recall:
         self._young = Lent.nothing()
         self._old = Lent.nothing()
         self._revision = -1
-        # See View.led.
-        self.led: dict[int, set[int] | None] | None = None
+        self.graph = GraphMemory()
 
     def __len__(self) -> int:
         return self._young.size() + self._old.size()
@@ -150,14 +152,14 @@ class Recall:
         taken = self._young, self._old
         self._young, self._old = Lent.nothing(), Lent.nothing()
         if revision != self._revision:
-            self.led = None
+            self.graph = GraphMemory()
         return taken if revision == self._revision else (Lent.nothing(), Lent.nothing())
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
         if view.is_spoiled:
             self._young, self._old, self._revision = Lent.nothing(), Lent.nothing(), -1
-            self.led = None
+            self.graph = GraphMemory()
             return
         young, old = Lent(view.records, view.jobs, view.runs), view.older
         for key in view.passing:
@@ -166,7 +168,7 @@ class Recall:
             # If one decision looked at more than there is room for, all of it goes.
             old, young = young if size <= 2 * self._half else Lent.nothing(), Lent.nothing()
         self._young, self._old = young, old
-        self.led = view.led
+        self.graph = view.graph
         self._revision = view.base + (1 if view.writes else 0)
 
 
@@ -201,6 +203,7 @@ class View:
         "backfilled",
         "base",
         "first_timer",
+        "graph",
         "job_batches",
         "jobs",
         "keeps",
@@ -239,9 +242,6 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
-    # All that wait for a job, by that one, as flows.graph has found in the graph as it is; None:
-    # too many. It outlives the decision; whoever changes the graph begins another one.
-    led: dict[int, set[int] | None] | None = None
     # Runs that have ended, of which others are still to hear.
     ended: list[Run] | None = None
     # When there may be more for those that a grant was for: a queue with a rate may give again, or
@@ -263,8 +263,7 @@ class View:
         self.base = self.meta.revision
         # Parsed records by key. What is among the older ones is moved when somebody looks at it.
         lent = (Lent.nothing(), Lent.nothing()) if recall is None else recall.take(self.base)
-        if recall is not None and recall.led:
-            self.led = recall.led
+        self.graph = GraphMemory() if recall is None else recall.graph
         (self.records, self.jobs, self.runs), self.older = lent
         # What was written: a record, whose bytes are made when sealing, or bytes; None: deleted.
         self._written: dict[bytes, Record | bytes | None] = {}

@@ -15,7 +15,8 @@ from ..calls import runs as run_calls
 from ..calls.jobs import find
 from ..core.instants import clock_text, timestamp
 from ..firing import bring_back, on_failure
-from ..flows import graph, waves
+from ..flows import graph, survey, waves
+from ..flows.wave import Wave, find_wave
 from ..model import concurrency_key, keys, phases
 from ..model.entities import Job, Run
 from ..model.record import (
@@ -350,16 +351,13 @@ def _upstream(view: View, job: Job) -> Obstacles:
     for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
         if looked == WAVES:
             break
-        wave = waves.find(view, *keys.run_of(key))
+        wave = find_wave(view, *keys.run_of(key))
         step = wave.step(view, job.jid) if wave is not None else None
-        if step is None or step.occurrence:
+        if wave is None or step is None or step.occurrence:
             continue
         over = {item.jid for item in step.ended if not waves.runs_again(view, item)}
         if step.state == waves.Step.STATE_WAITING or len(over) < len(step.ended):
-            sources = {
-                name: graph.jid_named(view, keys.namespace_of(job.jid), name) for name in names
-            }
-            missing = ", ".join(name for name in names if sources[name] not in over)
+            missing = ", ".join(_awaited(view, wave, job, names, over))
             flow_jid, flow_occurrence = keys.run_of(key)
             root = view.get(keys.job(flow_jid), JobRecord)
             flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occurrence)
@@ -368,6 +366,16 @@ def _upstream(view: View, job: Job) -> Obstacles:
             return
     if not job.definition.schedules:
         yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no flow run waits now")
+
+
+def _awaited(view: View, wave: Wave, job: Job, names: list[str], over: set[int]) -> Iterator[str]:
+    """Those that a step of a wave still waits for."""
+    for name in names:
+        source = graph.jid_named(view, keys.namespace_of(job.jid), name)
+        if source in over:
+            continue
+        if source is None or not wave.is_middle(view) or survey.seen(view, wave, [source]):
+            yield name
 
 
 def _next(view: View, job: Job) -> Obstacles:

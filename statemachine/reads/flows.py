@@ -9,8 +9,8 @@ from ..calls.jobs import find
 from ..core import filters, limits, pages
 from ..core.instants import set_ms
 from ..core.rejection import Reason, Refused
-from ..flows import graph, waves
-from ..flows.waves import Wave
+from ..flows import graph, survey, waves
+from ..flows.wave import Wave, find_wave
 from ..model import keys
 from ..model.entities import Job
 from ..model.record import FlowRecord, JobRecord, RunRecord, StepRecord
@@ -29,7 +29,7 @@ def get(view: View, request: flow_pb2.GetFlowRequest, workers: Workers) -> Flow:
     number = namespaces.need(view, request.namespace).number
     place = keys.run_key(request.flow)
     if place is not None and keys.namespace_of(place[0]) == number:
-        wave = waves.find(view, *place)
+        wave = find_wave(view, *place)
         if wave is not None:
             answer = _answer(view, wave, request.namespace or namespaces.DEFAULT)
             if answer.id == request.flow:
@@ -56,7 +56,7 @@ def list_flows(
 
     def show(entry: tuple[bytes, bytes]) -> Flow | None:
         nonlocal looked_at
-        wave = waves.find(view, *keys.run_of(entry[0]))
+        wave = find_wave(view, *keys.run_of(entry[0]))
         assert wave is not None, f"{entry[0]!r} stands among the flows by age and is no wave"
         answer = _answer(view, wave, namespace.settings.name)
         looked_at += len(answer.steps)
@@ -185,8 +185,8 @@ def _upstream(
         else:
             awaited[dependency.job] = source == wave.jid or wave.step(view, source) is not None
             sources[dependency.job] = source
-    if awaited and waves.is_middle(view, wave):
-        inside = graph.led_to(view, wave.jid, sources.values())
+    if awaited and wave.is_middle(view):
+        inside = survey.seen(view, wave, sources.values())
         awaited = {name: is_in for name, is_in in awaited.items() if sources[name] in inside}
     return lost, awaited
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.request import Report
@@ -147,7 +148,10 @@ def shown(step: flow_pb2.FlowStep) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_flows_come_out_as_their_model_says() -> None:
+@pytest.mark.parametrize("walks", ["in memory", "in steps"])
+def test_flows_come_out_as_their_model_says(walks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if walks == "in steps":
+        monkeypatch.setattr(limits, "LED_JOBS", 0)
     play(Flows, 40)
 
 

@@ -124,16 +124,3 @@ def test_flows_of_one_middle_share_a_walk_until_the_graph_changes(
 
     # The machine decides all a second time, which remembers nothing.
     assert (second, after) == (first // 2, first + 2)
-
-
-def test_where_very_many_follow_a_step_is_looked_at_from_below(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(machine, knot(4))
-    monkeypatch.setattr(limits, "LED_LINKS", 10)
-    machine.trigger("k-1-0")
-    [lease] = machine.grant()
-
-    machine.succeed(lease)
-
-    assert all(len(machine.live(f"k-2-{n}")) == 1 for n in range(WIDE))

@@ -6,6 +6,7 @@ import pytest
 
 from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2
 from raftsched.statemachine.flows import waves
+from raftsched.statemachine.flows.wave import find_wave
 from raftsched.statemachine.model.entities import run_with
 
 from .asking import ask
@@ -113,7 +114,7 @@ def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
     work_off(machine, "root")
     jid = machine.jid("root")
     view = machine.view()
-    assert waves.find(view, jid, machine.record(run).flow_occurrence) is not None
+    assert find_wave(view, jid, machine.record(run).flow_occurrence) is not None
     record = machine.record(run)
     record.flow_occurrence += 1
     waves.reopen(view, run_with(view.job(jid), 0, record))
