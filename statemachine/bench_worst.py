@@ -15,14 +15,22 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from ..proto.v1 import calendar_pb2, common_pb2, dead_letter_pb2, job_pb2, schedule_pb2, worker_pb2
+from ..proto.v1 import (
+    calendar_pb2,
+    common_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    run_pb2,
+    schedule_pb2,
+    worker_pb2,
+)
 from .calls import imports
 from .core.budget import until
 from .core.instants import duration, timestamp
 from .core.rocks_store import RocksStore
 from .machine import Request, apply, decide, read_meta
 from .model import timers
-from .model.request import FireTimers, Grant, Imported, Letters, Offer, Report
+from .model.request import Bulk, FireTimers, Grant, Imported, Letters, Offer, Report
 from .model.view import Recall, View
 
 NOW_MS = 1_800_000_000_000
@@ -378,11 +386,66 @@ def edits(world: MeteredMachine) -> None:
             world.do(job_pb2.RevertOccurrenceRequest(job=f"job-{number}", scheduled_time=at))
 
 
+def load_knot(world: MeteredMachine, wide: int, layers: int) -> None:
+    """Layers of jobs, each after all of the layer before; they begin when they may."""
+    for number in range(layers * wide):
+        layer, place = divmod(number, wide)
+        upstream = job_pb2.Upstream()
+        for other in range(wide if layer else 0):
+            upstream.jobs.add(job=f"k-{layer - 1}-{other}")
+        job = job_pb2.Job(name=f"k-{layer}-{place}")
+        job.spec.CopyFrom(job_pb2.JobSpec(overlap=ALLOW, upstream=upstream))
+        job.spec.action.handler = "work"
+        if not layer:
+            job.spec.upstream.jobs.add(job="first")
+        world.do(job_pb2.CreateJobRequest(job=job))
+
+
+def flow_from_the_middle(world: MeteredMachine) -> None:
+    """12 layers of 50 jobs, each after all before; a flow begins in the second and runs to its
+    end, and five more begin beside it."""
+    world.create("first", "0 0 1 1 *")
+    load_knot(world, 50, 12)
+    world.begin()
+    for number in range(6):
+        world.do(job_pb2.TriggerJobRequest(job=f"k-{number // 3}-{number}"))
+    while True:
+        [granted] = world.do(Grant((Offer("w", 1_000),), 1_000))
+        assert isinstance(granted, list)
+        results = [success(lease) for lease in granted[0]]
+        if not results:
+            return
+        while results:
+            [acks] = world.do(Report("w", tuple(results)))
+            assert isinstance(acks, list)
+            results = results[len(acks) :]
+            world.fire()
+
+
+def ends_in_bulk(world: MeteredMachine) -> None:
+    """2,000 runs with 50 jobs behind each of them are ended in one call after the other."""
+    world.create("first", "0 0 1 1 *")
+    load_knot(world, 50, 3)
+    for number in range(2_000):
+        world.do(job_pb2.TriggerJobRequest(job=f"k-0-{number % 50}"))
+    world.begin()
+    request = run_pb2.ChangeRunsRequest(change=run_pb2.ChangeRunsRequest.CHANGE_TERMINATE)
+    while True:
+        reply: object = Bulk(request)
+        while isinstance(reply, Bulk):
+            [reply] = world.do(reply)
+        assert isinstance(reply, common_pb2.BulkChange), reply
+        request.page_token = reply.next_page_token
+        if not request.page_token:
+            break
+    world.fire()
+
+
 WORLDS: tuple[Callable[[MeteredMachine], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
     backfill_calls, many_unions, moved_ahead, trial_import, large_calendars, later,
-    edits,
+    edits, flow_from_the_middle, ends_in_bulk,
 )  # fmt: skip
 
 

@@ -1511,8 +1511,8 @@ class ChangeJobsRequest(_message.Message):
     reason: _builtins.str
     """For PAUSE; see PauseJob. At most 256 characters."""
     page_size: _builtins.int
-    """At most so many in this step; 0 and more than 1,000 mean 1,000. A step also ends when its time
-    is used up.
+    """At most so many in this step; 0 and more than 1,000 mean 1,000. A step also ends when it has
+    looked at very many.
     """
     page_token: _builtins.str
     """The `next_page_token` of the step before, with the same filter and change. Each step has a

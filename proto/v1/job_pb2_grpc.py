@@ -251,9 +251,10 @@ class JobServiceServicer(object):
     def ChangeJobs(self, request, context):
         """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
         called again with `next_page_token` until that is empty. Each job is changed or refused alone,
-        as its single call would, with a note of its own in the audit log; the step has one with its
-        filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
-        with FIELD_INVALID for what does not belong to the change.
+        as its single call would, with a note of its own in the audit log; so has each change of the
+        state that the step takes, with its filter. Filter fields: those of ListJobs. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+        change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -94,9 +94,10 @@ class JobServiceStub:
     ChangeJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ChangeJobsRequest, _common_pb2.BulkChange]
     """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
     called again with `next_page_token` until that is empty. Each job is changed or refused alone,
-    as its single call would, with a note of its own in the audit log; the step has one with its
-    filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
-    with FIELD_INVALID for what does not belong to the change.
+    as its single call would, with a note of its own in the audit log; so has each change of the
+    state that the step takes, with its filter. Filter fields: those of ListJobs. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+    change.
     """
     RepairJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -237,9 +238,10 @@ class JobServiceAsyncStub(JobServiceStub):
     ChangeJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ChangeJobsRequest, _common_pb2.BulkChange]  # type: ignore[assignment]
     """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
     called again with `next_page_token` until that is empty. Each job is changed or refused alone,
-    as its single call would, with a note of its own in the audit log; the step has one with its
-    filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
-    with FIELD_INVALID for what does not belong to the change.
+    as its single call would, with a note of its own in the audit log; so has each change of the
+    state that the step takes, with its filter. Filter fields: those of ListJobs. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+    change.
     """
     RepairJob: _aio.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -431,9 +433,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_common_pb2.BulkChange, _abc.Awaitable[_common_pb2.BulkChange]]:
         """Do the same to all jobs that fit a filter, by name, in steps: each call does one step, and is
         called again with `next_page_token` until that is empty. Each job is changed or refused alone,
-        as its single call would, with a note of its own in the audit log; the step has one with its
-        filter. Filter fields: those of ListJobs. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID, and
-        with FIELD_INVALID for what does not belong to the change.
+        as its single call would, with a note of its own in the audit log; so has each change of the
+        state that the step takes, with its filter. Filter fields: those of ListJobs. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID, and with FIELD_INVALID for what does not belong to the
+        change.
         """
 
     @_abc_1.abstractmethod

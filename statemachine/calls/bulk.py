@@ -1,11 +1,12 @@
 """The same change to all jobs or runs that fit a filter: one step of it in each call.
 
 A step goes by keys and ends where its answer says, so the next one begins there and meets nothing
-twice. Each item is changed by the rule of its single call, or refused alone: those rules ask first
-and write then. One that was refused behind a write would spoil the whole step, so that is an error.
+twice. It takes as many decisions as it needs (`Bulk`), each as long as there is time. Each item is
+changed by the rule of its single call, or refused alone: those rules ask first and write then. One
+that was refused behind a write would spoil the whole step, so that is an error.
 
-Where few fit, a step looks on in as many decisions as it takes (`Bulk`). On trial the first
-decision does the step, on a view that is thrown away, and the others count what fits.
+On trial the first decision does the step, on a view that is thrown away, and the others count what
+fits.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..core import filters, limits, pages
 from ..core.filters import Filter
 from ..core.rejection import Fault, Reason, Refused, Rejection
 from ..model import answers, keys, validate
+from ..model.entities import Run
 from ..model.phases import DELAYED
 from ..model.record import StateRecord
 from ..model.request import Bulk
@@ -39,7 +41,8 @@ Reply = Generator[None, None, "Answer | Bulk"]
 class Changeable(Protocol):
     """What fits, and what is to be done with it."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def change(self, view: View, actor: str) -> None: ...
 
@@ -77,26 +80,21 @@ class JobItem:
 class RunItem:
     """A run that fits."""
 
-    def __init__(self, request: ChangeRuns, name: str) -> None:
-        self.request, self.name = request, name
+    def __init__(self, request: ChangeRuns, run: Run) -> None:
+        self.request, self.run = request, run
+
+    @property
+    def name(self) -> str:
+        return answers.id_of(self.run)
 
     def change(self, view: View, actor: str) -> None:
-        asked, name = self.request, self.name
-        where, by = asked.namespace, asked.request_id
-        if asked.change == ChangeRuns.CHANGE_CANCEL:
-            grace = asked.grace if asked.HasField("grace") else None
-            cancel = run_pb2.CancelRunRequest(
-                namespace=where, run=name, reason=asked.reason, grace=grace, request_id=by
-            )
-            run_calls.cancel(view, cancel, actor)
-        elif asked.change == ChangeRuns.CHANGE_TERMINATE:
-            terminate = run_pb2.TerminateRunRequest(
-                namespace=where, run=name, reason=asked.reason, request_id=by
-            )
-            run_calls.terminate(view, terminate, actor)
+        # The call itself was checked, and so was what the run waits for.
+        if self.request.change == ChangeRuns.CHANGE_CANCEL:
+            run_calls.cancel_run(view, self.run, self.request, actor)
+        elif self.request.change == ChangeRuns.CHANGE_TERMINATE:
+            run_calls.terminate_run(view, self.run, self.request, actor)
         else:
-            retry = run_pb2.RetryRunRequest(namespace=where, run=name, request_id=by)
-            run_calls.retry(view, retry, actor)
+            run_calls.retry_run(view, self.run, self.request, actor)
 
 
 # The range of keys to look at, and what a key stands for if it fits.
@@ -105,28 +103,43 @@ Look = Callable[[bytes], "Changeable | None"]
 
 
 def all_at_once(view: View, request: ChangeJobs | ChangeRuns, actor: str) -> Reply:
-    """A step in one decision, however long it looks."""
+    """A step in one decision, however long it looks, which ends with the time of that."""
     reply: Answer | Bulk = Bulk(request)
     while isinstance(reply, Bulk):
-        reply = yield from _step(view, reply, actor)
-    return _noted(view, request, actor, reply)
+        reply = yield from _one_step(view, reply, actor)
+        if isinstance(reply, Bulk) and reply.so_far is not None and not request.validate_only:
+            reply = reply.so_far
+    _note(view, request, actor, reply)
+    return reply
 
 
 def some(view: View, body: Bulk, actor: str) -> Reply:
-    """As far as there is room: what came of the step, or where to look on."""
+    """As far as there is room: what came of the step, or where to go on. What was done is noted
+    and remembered in the very change, with where to go on should the rest never come."""
     request = body.request
-    if request.request_id:
+    if request.request_id and body.so_far is None:
         before = idempotency.find(view, request.request_id, request)
         if before is not None:
             assert isinstance(before, Answer), before
             return before
-    reply = yield from _step(view, body, actor)
-    if isinstance(reply, Bulk):
+    reply = yield from _one_step(view, body, actor)
+    answer = reply.so_far if isinstance(reply, Bulk) else reply
+    if answer is None or (isinstance(reply, Bulk) and request.validate_only):
         return reply
-    answer = _noted(view, request, actor, reply)
+    _note(view, request, actor, answer, body.so_far)
     if request.request_id:
-        idempotency.add(view, request.request_id, request, answer)
-    return answer
+        idempotency.keep(view, request.request_id, request, answer)
+    return reply
+
+
+def _one_step(view: View, body: Bulk, actor: str) -> Reply:
+    """What the ends of many runs mean for their flows would take all the time that there is, so it
+    is left to these."""
+    view.waves_later = True
+    try:
+        return (yield from _step(view, body, actor))
+    finally:
+        view.waves_later = False
 
 
 def _step(view: View, body: Bulk, actor: str) -> Reply:
@@ -138,45 +151,50 @@ def _step(view: View, body: Bulk, actor: str) -> Reply:
     paging = pages.read(kind, number, scope, request.page_size, request.page_token)
     most = paging.size if request.page_size else limits.PAGE
     (first, end), look = _looked_at(view, number, request)
-    trial, last = body.so_far, body.after or paging.after
+    last = body.after or paging.after
     # A step may move the first run that is under way behind its own token.
     begin = max(first, last + b"\0") if last else first
     answer = Answer()
-    if trial is not None:
-        answer.CopyFrom(trial)
-    bound = limits.LOOKED_AT if request.validate_only else limits.LETTERS_LOOKED_AT
+    if body.so_far is not None:
+        answer.CopyFrom(body.so_far)
+        answer.next_page_token = ""
+    is_trial, changes = request.validate_only, body.so_far is None or not request.validate_only
+    bound = limits.LOOKED_AT if is_trial else limits.LETTERS_LOOKED_AT
     for looked, key in zip(count(body.looked), view.scan_stored(begin, end), strict=False):
         taken = answer.changed + answer.failed
         is_full = (looked > body.looked) and (taken or looked % LOOK == 0) and view.is_full
-        if request.validate_only:
+        if is_trial:
             if looked == bound:
                 return answer
             if is_full and looked % LOOK == 0:
                 return Bulk(request, last, looked, answer)
-        elif taken == most or looked == bound or (is_full and taken):
+        elif taken == most or looked == bound:
             answer.next_page_token = pages.token_of(paging, last)
             return answer
         elif is_full:
-            return Bulk(request, last, looked)
+            if not taken:
+                return Bulk(request, last, looked)
+            answer.next_page_token = pages.token_of(paging, last)
+            return Bulk(request, last, looked, answer)
         last = key
         item = look(key)
         if item is None:
             continue
-        answer.matched += request.validate_only
-        if trial is None and taken < most and not (request.validate_only and is_full):
+        answer.matched += is_trial
+        if changes and taken < most and not (is_trial and is_full):
             _change(view, item, actor, answer)
             yield
-    answer.matched_is_exact = request.validate_only
+    answer.matched_is_exact = is_trial
     return answer
 
 
 def _change(view: View, item: Changeable, actor: str, answer: Answer) -> None:
     """Change one, or keep in mind why that was refused."""
-    size = view.size
+    size = view.size()
     try:
         item.change(view, actor)
     except Refused as refused:
-        if view.size != size:
+        if view.size() != size:
             raise RuntimeError(f"{item.name} was refused behind a write") from refused
         answer.failed += 1
         if len(answer.failures) < limits.BULK_FAILURES:
@@ -219,7 +237,7 @@ def _run_at(view: View, request: ChangeRuns, wanted: Filter, key: bytes) -> RunI
         return None
     if request.change == ChangeRuns.CHANGE_RETRY and run.record.phase != DELAYED:
         return None
-    return RunItem(request, answers.id_of(run)) if wanted.fits(filtered.of_run(view, run)) else None
+    return RunItem(request, run) if wanted.fits(filtered.of_run(view, run)) else None
 
 
 def _live_range(view: View, number: int, wanted: Filter) -> Range:
@@ -261,14 +279,21 @@ def _check(view: View, request: ChangeJobs | ChangeRuns) -> None:
         raise Refused.of(faults)
 
 
-def _noted(view: View, request: ChangeJobs | ChangeRuns, actor: str, answer: Answer) -> Answer:
-    if answer.changed:
-        if isinstance(request, ChangeJobs):
-            method, subject, change = "ChangeJobs", "job", ChangeJobs.Change.Name(request.change)
-        else:
-            method, subject, change = "ChangeRuns", "run", ChangeRuns.Change.Name(request.change)
-        word = change.removeprefix("CHANGE_").lower()
-        detail = f"{word}: {answer.changed} changed, {answer.failed} refused; {request.filter}"
-        namespace = request.namespace or namespaces.DEFAULT
-        audit_log.add(view, actor, method, namespace, subject, request, detail)
-    return answer
+def _note(
+    view: View, request: ChangeJobs | ChangeRuns, actor: str, answer: Answer,
+    before: Answer | None = None,
+) -> None:  # fmt: skip
+    """Note what was changed since an answer."""
+    changed, failed = answer.changed, answer.failed
+    if before is not None:
+        changed, failed = changed - before.changed, failed - before.failed
+    if not changed:
+        return
+    if isinstance(request, ChangeJobs):
+        method, subject, change = "ChangeJobs", "job", ChangeJobs.Change.Name(request.change)
+    else:
+        method, subject, change = "ChangeRuns", "run", ChangeRuns.Change.Name(request.change)
+    word = change.removeprefix("CHANGE_").lower()
+    detail = f"{word}: {changed} changed, {failed} refused; {request.filter}"
+    namespace = request.namespace or namespaces.DEFAULT
+    audit_log.add(view, actor, method, namespace, subject, request, detail)

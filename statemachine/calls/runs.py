@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import Message
 from msgspec.structs import replace
 
 from ...proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
@@ -61,18 +62,16 @@ def cancel(view: View, request: run_pb2.CancelRunRequest, actor: str) -> run_pb2
     faults += validate.span("grace", request, "grace", 0, limits.DAY_MS)
     if faults:
         raise Refused.of(faults)
+    cancel_run(view, run, request, actor)
+    return answers.run(view, run)
+
+
+def cancel_run(
+    view: View, run: Run, request: run_pb2.CancelRunRequest | run_pb2.ChangeRunsRequest, actor: str
+) -> None:
     grace_ms = ms_or(request, "grace", limits.CANCEL_GRACE_MS)
     runs.cancel(view, run, request.reason or "cancelled manually", grace_ms)
-    audit_log.add(
-        view,
-        actor,
-        "CancelRun",
-        run.job.definition.namespace,
-        f"run/{request.run}",
-        request,
-        request.reason,
-    )
-    return answers.run(view, run)
+    _note(view, actor, "CancelRun", run, request, request.reason)
 
 
 def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> run_pb2.Run:
@@ -80,20 +79,19 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     if faults:
         raise Refused.of(faults)
+    terminate_run(view, run, request, actor)
+    return answers.run(view, run)
+
+
+def terminate_run(
+    view: View, run: Run, request: run_pb2.TerminateRunRequest | run_pb2.ChangeRunsRequest,
+    actor: str,
+) -> None:  # fmt: skip
     message = request.reason or "terminated manually"
     view.change_run(run).error = run_pb2.RunError(kind="terminated", message=message)
     runs.stop(view, run, worker_pb2.Stop.KIND_LOST)
     runs.end(view, run, CANCELLED)
-    audit_log.add(
-        view,
-        actor,
-        "TerminateRun",
-        run.job.definition.namespace,
-        f"run/{request.run}",
-        request,
-        request.reason,
-    )
-    return answers.run(view, run)
+    _note(view, actor, "TerminateRun", run, request, request.reason)
 
 
 def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.Run:
@@ -105,11 +103,23 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
             f"the run {request.run} is {word} and does not wait for a retry",
             run=request.run, state=word,
         )  # fmt: skip
-    move(view, run, READY)
-    audit_log.add(
-        view, actor, "RetryRun", run.job.definition.namespace, f"run/{request.run}", request
-    )
+    retry_run(view, run, request, actor)
     return answers.run(view, run)
+
+
+def retry_run(
+    view: View, run: Run, request: run_pb2.RetryRunRequest | run_pb2.ChangeRunsRequest, actor: str
+) -> None:
+    """The next attempt of one that waits for it begins now."""
+    move(view, run, READY)
+    _note(view, actor, "RetryRun", run, request)
+
+
+def _note(
+    view: View, actor: str, method: str, run: Run, request: Message, change: str = ""
+) -> None:
+    subject = f"run/{answers.id_of(run)}"
+    audit_log.add(view, actor, method, run.job.definition.namespace, subject, request, change)
 
 
 def find_dead(view: View, namespace: str, run_id: str) -> Run:

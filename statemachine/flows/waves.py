@@ -107,7 +107,8 @@ def run_ended(view: View, run: Run) -> None:
             run.jid,
             NoticeRecord(occurrence=run.occurrence, state=record.state, round=flow.round),
         )
-        _notify(view, wave, [notice], 0 if view.is_full else limits.STEP)
+        most = 0 if view.waves_later or view.is_full else limits.STEP
+        _notify(view, wave, [notice], most)
     _close(view, wave)
 
 

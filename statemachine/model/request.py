@@ -228,14 +228,14 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """A change of all that fits a filter. The reply is its answer, or what is left to look at, to
-    be asked again: nothing was changed yet."""
+    """A change of all that fits a filter. The reply is its answer, or where to go on, to be asked
+    again."""
 
     request: job_pb2.ChangeJobsRequest | run_pb2.ChangeRunsRequest
     # Behind which place to look on, and how many were looked at before.
     after: bytes = b""
     looked: int = 0
-    # On trial: what is known of the answer.
+    # What is known of the answer, where some was changed, or would be.
     so_far: common_pb2.BulkChange | None = None
 
     @property

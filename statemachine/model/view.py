@@ -242,6 +242,8 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
+    # Many runs are ended by hand: what that means for their waves is left to the timers of these.
+    waves_later = False
     # Runs that have ended, of which others are still to hear.
     ended: list[Run] | None = None
     # When there may be more for those that a grant was for: a queue with a rate may give again, or

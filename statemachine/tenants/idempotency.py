@@ -19,6 +19,7 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
+from msgspec.structs import replace
 
 from ...proto.v1 import worker_pb2
 from ..core import limits
@@ -82,6 +83,16 @@ def add(
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
     _add(view, _place(request_id, request), record)
+
+
+def keep(view: View, request_id: str, request: Message, answer: Message) -> None:
+    """Remember an answer, or more of one that is remembered already."""
+    key = keys.idempotency(_place(request_id, request))
+    before = view.get(key, IdempotencyRecord)
+    if before is None:
+        add(view, request_id, request, answer)
+        return
+    view.put_once(key, replace(before, answer=answer.SerializeToString(deterministic=True)))
 
 
 def add_leases(

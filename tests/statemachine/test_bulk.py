@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftsched.proto.v1 import access_pb2, common_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import access_pb2, common_pb2, flow_pb2, job_pb2, run_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Steps, unlimited
 from raftsched.statemachine.core.instants import duration, timestamp
@@ -168,6 +168,56 @@ def test_few_among_many_are_found_in_many_decisions(machine: Machine) -> None:
     before = image(machine.store)
     assert one_step(machine, request) == (answer, 1)
     assert image(machine.store) == before
+
+
+def test_a_step_goes_on_over_changes_and_what_was_done_is_remembered_in_each(
+    machine: Machine,
+) -> None:
+    """Seen before: a step ended with the time of its first change, so of 79,000 runs 170 calls
+    ended 1,949."""
+    machine.create("a", overlap=ALLOW)
+    for _ in range(30):
+        machine.trigger("a")
+        machine.advance(1)
+    machine.new_budget = lambda: Steps(4)
+    request = Runs(change=Runs.CHANGE_TERMINATE, page_size=20, request_id="once")
+
+    [rest] = machine.do_all(Bulk(request))
+    assert isinstance(rest, Bulk)
+    begun, _ = one_step(machine, request)
+    # As if the leader was lost: who asks again hears what was done, and goes on behind that.
+    assert 0 < begun.changed == 30 - len(machine.live("a")) < 20
+    left = asking.but(request, page_token=begun.next_page_token, request_id="two")
+    answer, decisions = one_step(machine, left)
+
+    assert (answer.changed, decisions > 2) == (20, True)
+    assert len(machine.live("a")) == 30 - begun.changed - 20
+    again, _ = one_step(machine, left)
+    assert again == answer
+    noted = [note.change for note in notes(machine) if note.method == "ChangeRuns"]
+    assert sum(int(text.split()[1]) for text in noted) == begun.changed + 20
+    machine.check()
+
+
+def test_what_the_ends_of_many_runs_mean_for_flows_takes_none_of_their_time(
+    machine: Machine,
+) -> None:
+    machine.create("root", overlap=ALLOW)
+    for number in range(10):
+        machine.create(f"leaf-{number}", after=["root"])
+    flows = [machine.trigger("root").flow for _ in range(5)]
+    machine.new_budget = lambda: Steps(8)
+
+    answer, decisions = one_step(machine, Runs(filter="job=root", change=Runs.CHANGE_TERMINATE))
+
+    assert (answer.changed, decisions) == (5, 1)
+    machine.new_budget = lambda: unlimited
+    machine.fire_all()
+    for flow in flows:
+        found = asking.ask(machine, flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow)
+        assert found.state == flow_pb2.Flow.STATE_FAILED
+        assert len(found.steps) == 11
+    machine.check()
 
 
 def test_a_step_that_looked_in_vain_has_an_end(
