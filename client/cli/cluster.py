@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .messages import cluster_pb2
 
 INDENT = 10  # Behind the labels of a summary.
+VERIFY_WAIT_MS = 1_000  # Between two words of how far a check is.
 
 
 @click.group(
@@ -299,10 +300,10 @@ def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
 def verify(session: Invocation, repair: bool) -> None:
     """Compute every derived table anew and compare; compare the nodes' fingerprints.
 
-    Ends with 1 when something differs.
+    It takes as long as the state is large. A check that goes on already is joined, and Ctrl-C ends
+    one for which nobody else waits. Ends with 1 when something differs.
     """
-    request = session.write(m.cluster_pb2.VerifyStateRequest(repair=repair))
-    found = session.ask(request, m.cluster_pb2.VerifyStateResponse, "verify the state")
+    found = verified(session, repair=repair)
     said = "sound" if found.sound else f"NOT SOUND: {many(found.difference_count, 'difference')}"
     session.done(found, f"{found.records:,} records at revision {found.revision}: {said}.")
     if session.out.is_table:
@@ -329,3 +330,28 @@ def verify(session: Invocation, repair: bool) -> None:
             "the state is not sound", many(found.difference_count, 'difference'),
             "raftsched cluster verify --repair --endpoints LEADER" if not repair else "",
         )  # fmt: skip
+
+
+def verified(session: Invocation, *, repair: bool) -> cluster_pb2.VerifyStateResponse:
+    """What a check of one node's state comes to, however long it takes."""
+    from .files import bar
+    from .refused import refusals
+
+    request = session.write(m.cluster_pb2.VerifyStateRequest(repair=repair))
+    request.wait.FromMilliseconds(VERIFY_WAIT_MS)
+    looked, endpoint, doing = 0, "", "verify the state"
+    with refusals(session, doing), bar("Verify, places looked at", None) as advance:
+        while True:
+            answer = session.client.ask(request, timeout=session.timeout_s, endpoint=endpoint)
+            found = answer.message
+            assert isinstance(found, m.cluster_pb2.VerifyStateResponse), found
+            if not found.running:
+                return found
+            if not endpoint:
+                by = f", for {found.caller}" if found.caller else ""
+                since = found.begin_time.ToJsonString()
+                session.say(f"{answer.endpoint} checks its state since {since}{by}.")
+            # Another node would begin another check.
+            endpoint = answer.endpoint
+            advance(found.looked - looked)
+            looked = found.looked

@@ -1,6 +1,7 @@
 """The check of the state: what is derived, computed anew; and the copies of the nodes, compared.
 
-The check reads a snapshot on a thread of its own, one at a time. Fingerprints are chains: two that
+The check reads a snapshot on a thread of its own, one at a time: whoever asks meanwhile joins it,
+and it ends when nobody has waited for it for a while. Fingerprints are chains: two that
 are equal at one revision were equal at all before, so nodes at different revisions can be compared
 each at its own, and shown at the lowest.
 """
@@ -8,11 +9,13 @@ each at its own, and shown at the lowest.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import cast
 
 from ...proto.v1 import cluster_pb2
+from ...statemachine.core.instants import set_ms, to_ms
 from ...statemachine.core.store import Reading
 from ...statemachine.model.request import Repair, Repaired
 from ...statemachine.selfcheck import verify
@@ -27,6 +30,14 @@ FOUND_MAX = 20_000
 REPAIRS = 1_000  # Entries mended by one change.
 ROUNDS = 1_000
 CATCH_UP_S = 2.0  # How long this node waits for a revision that another one has seen.
+LINGER_S = 5.0  # A check goes on without anybody who waits for it.
+KEPT_S = 60.0  # What it came to is kept, for those who have asked for it.
+ASKERS = 1_000  # Of one check, that are remembered.
+WAIT_MAX_S = 60.0  # A caller waits to hear how far it is.
+
+
+class CheckStopped(Exception):
+    """A check has ended before it was done, since nobody waits for it."""
 
 
 @dataclass
@@ -38,13 +49,67 @@ class StateDifferences:
     count: int = 0
 
 
+class Check:
+    """One check of the state: how far it is, who asked for it, and how many wait."""
+
+    def __init__(self, actor: str, now_ms: int) -> None:
+        self.actor, self.began_at_ms = actor, now_ms
+        # Who may hear of it after its end, the newest last.
+        self.askers: dict[str, None] = {}
+        self.waiting = 0
+        self.ended: asyncio.Future[StateDifferences] | None = None
+        # Written by its thread and read by the loop, and the other way round.
+        self.records = self.looked = 0
+        self.is_stopped = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended is not None and self.ended.done()
+
+    def asked_by(self, asker: str) -> None:
+        self.askers.pop(asker, None)
+        self.askers[asker] = None
+        if len(self.askers) > ASKERS:
+            del self.askers[next(iter(self.askers))]
+
+    async def found(self, wait_s: float) -> StateDifferences | None:
+        """What it came to; None: it goes on."""
+        assert self.ended is not None, "it was begun"
+        self.waiting += 1
+        try:
+            await asyncio.wait([self.ended], timeout=wait_s)
+        finally:
+            self.waiting -= 1
+        return self.ended.result() if self.ended.done() else None
+
+
+class WatchedReading:
+    """A state that counts how much of it is looked at, and ends that when nobody waits for it."""
+
+    def __init__(self, reading: Reading, check: Check) -> None:
+        self._reading, self._check = reading, check
+        self.get: Callable[[bytes], bytes | None] = reading.get
+        self.get_many: Callable[[list[bytes]], list[bytes | None]] = reading.get_many
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        check = self._check
+        for entry in self._reading.scan(first, end, backwards=backwards):
+            check.looked += 1
+            if check.is_stopped:
+                raise CheckStopped("nobody waits for it")
+            yield entry
+
+
 class Verifier:
     """See the head of this file."""
 
     def __init__(self, node: Node, view: StatusView) -> None:
         self.node, self.view = node, view
         self._helper = ThreadPoolExecutor(1, "verify")
-        self._busy = False
+        # The one that goes on, or has ended not long ago.
+        self._check: Check | None = None
 
     async def verify(
         self, call: Call, request: cluster_pb2.VerifyStateRequest
@@ -52,16 +117,24 @@ class Verifier:
         node = self.node
         if request.repair and not node.leads:
             raise refusals.not_leader(node.name, node.leader_address)
-        if self._busy:
-            raise refusals.backlog_full(f"{node.name} verifies its state already")
         answer = cluster_pb2.VerifyStateResponse()
         if request.validate_only:
             return answer
-        self._busy = True
-        # Whoever asked may leave; the thread goes on to its end, and one at a time is enough.
-        checking = asyncio.get_running_loop().run_in_executor(self._helper, look, node.snapshot())
-        checking.add_done_callback(self._done)
-        found = await asyncio.shield(checking)
+        check = self._joined(call, request.request_id or call.actor)
+        wait_s = call.timeout()
+        if request.HasField("wait"):
+            wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.patience())
+        try:
+            found = await check.found(wait_s)
+        finally:
+            asyncio.get_running_loop().call_later(LINGER_S, self._look_at, check)
+        if found is None:
+            if not request.HasField("wait"):
+                raise TimeoutError
+            answer.running, answer.caller = True, check.actor
+            answer.records, answer.looked = check.records, check.looked
+            set_ms(answer.begin_time, check.began_at_ms)
+            return answer
         answer.records, answer.difference_count = found.records, found.count
         answer.differences.extend(found.differences)
         if request.repair and found.count:
@@ -71,10 +144,32 @@ class Verifier:
         answer.sound = answer.sound and not self._strangers(answer)
         return answer
 
-    def _done(self, checking: asyncio.Future[StateDifferences]) -> None:
-        self._busy = False
-        if not checking.cancelled():
-            checking.exception()
+    def _joined(self, call: Call, asker: str) -> Check:
+        """The check that goes on; one that has ended, for who asked for it; or a new one."""
+        check = self._check
+        if check is None or (check.is_over and asker not in check.askers):
+            check = self._check = Check(call.actor, self.node.clock.now_ms())
+            reading = WatchedReading(self.node.snapshot(), check)
+            loop = asyncio.get_running_loop()
+            check.ended = loop.run_in_executor(self._helper, look, reading, check)
+            check.ended.add_done_callback(lambda ended: self._over(check, ended))
+        check.asked_by(asker)
+        return check
+
+    def _look_at(self, check: Check) -> None:
+        """Nobody may wait for it any more. Soon it is over then, and none joins it."""
+        if not check.waiting and not check.is_over:
+            check.is_stopped = True
+            self._forget(check)
+
+    def _over(self, check: Check, ended: asyncio.Future[StateDifferences]) -> None:
+        if not ended.cancelled() and ended.exception() is not None:
+            self._forget(check)
+        asyncio.get_running_loop().call_later(KEPT_S, self._forget, check)
+
+    def _forget(self, check: Check) -> None:
+        if self._check is check:
+            self._check = None
 
     async def _repair(self, call: Call) -> int:
         """Mend until there is nothing left: some entries are right only after others are."""
@@ -143,6 +238,8 @@ class Verifier:
         return len(set(answer.fingerprints.values())) > 1
 
     def close(self) -> None:
+        if self._check is not None:
+            self._check.is_stopped = True
         self._helper.shutdown(wait=False, cancel_futures=True)
 
 
@@ -156,8 +253,10 @@ def ahead(name: str, about: NodeInfo, node: Node) -> str:
     )
 
 
-def look(reading: Reading) -> StateDifferences:
+def look(reading: Reading, check: Check) -> StateDifferences:
     """Check one state; on the helper."""
+    for _ in reading.scan(b"\0", b"\xff" * 64):
+        check.records += 1
     differences = verify.verify(reading, FOUND_MAX)
-    records = sum(1 for _ in reading.scan(b"\0", b"\xff" * 64))
-    return StateDifferences(records, [str(one) for one in differences[:SHOWN]], len(differences))
+    shown = [str(one) for one in differences[:SHOWN]]
+    return StateDifferences(check.records, shown, len(differences))

@@ -959,22 +959,32 @@ class VerifyStateRequest(_message.Message):
     REPAIR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
     repair: _builtins.bool
     """Also mend what is derived and wrong; on the leader only."""
     request_id: _builtins.str
-    """See common.proto."""
+    """See common.proto. Who asks again with the same one hears of the same check, up to a minute
+    after its end.
+    """
     validate_only: _builtins.bool
     """See common.proto."""
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """Answer after so long at the latest with how far the check is, to be asked again; more than 60 s
+        is taken as 60 s. Unset: answer when it has ended.
+        """
+
     def __init__(
         self,
         *,
         repair: _builtins.bool = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        wait: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repair", b"repair", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repair", b"repair", "request_id", b"request_id", "validate_only", b"validate_only", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -982,7 +992,7 @@ Global___VerifyStateRequest: _TypeAlias = VerifyStateRequest  # noqa: Y015
 
 @_typing.final
 class VerifyStateResponse(_message.Message):
-    """The result."""
+    """The result, or how far the check is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1013,6 +1023,10 @@ class VerifyStateResponse(_message.Message):
     REPAIRED_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    LOOKED_FIELD_NUMBER: _builtins.int
+    BEGIN_TIME_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
     sound: _builtins.bool
     """Nothing is wrong."""
     records: _builtins.int
@@ -1023,6 +1037,11 @@ class VerifyStateResponse(_message.Message):
     """Of those, mended."""
     revision: _builtins.int
     """The revision they speak of."""
+    running: _builtins.bool
+    """The check goes on, and only `records` and what stands below is set."""
+    looked: _builtins.int
+    """Places in the tables that it has looked at so far; it looks at most records several times."""
+    caller: _builtins.str
     @_builtins.property
     def differences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong; at most 100."""
@@ -1030,6 +1049,10 @@ class VerifyStateResponse(_message.Message):
     @_builtins.property
     def fingerprints(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Fingerprints by node at `revision`, in hexadecimal digits."""
+
+    @_builtins.property
+    def begin_time(self) -> _timestamp_pb2.Timestamp:
+        """When it began, and who asked for it."""
 
     def __init__(
         self,
@@ -1041,10 +1064,14 @@ class VerifyStateResponse(_message.Message):
         repaired: _builtins.int = ...,
         fingerprints: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         revision: _builtins.int = ...,
+        running: _builtins.bool = ...,
+        looked: _builtins.int = ...,
+        begin_time: _timestamp_pb2.Timestamp | None = ...,
+        caller: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference_count", b"difference_count", "differences", b"differences", "fingerprints", b"fingerprints", "records", b"records", "repaired", b"repaired", "revision", b"revision", "sound", b"sound"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "caller", b"caller", "difference_count", b"difference_count", "differences", b"differences", "fingerprints", b"fingerprints", "looked", b"looked", "records", b"records", "repaired", b"repaired", "revision", b"revision", "running", b"running", "sound", b"sound"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

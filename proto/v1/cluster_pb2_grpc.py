@@ -197,8 +197,9 @@ class ClusterServiceServicer(object):
 
     def VerifyState(self, request, context):
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
-        (`repair` on another node).
+        compare the fingerprints of all reachable nodes at one revision. One check goes on at a time:
+        whoever asks meanwhile gets the answer of that one. It ends when nobody has waited for it for
+        5 s. Refused with NOT_LEADER (`repair` on another node).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

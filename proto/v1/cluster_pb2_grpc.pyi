@@ -76,8 +76,9 @@ class ClusterServiceStub:
     """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
     VerifyState: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
-    (`repair` on another node).
+    compare the fingerprints of all reachable nodes at one revision. One check goes on at a time:
+    whoever asks meanwhile gets the answer of that one. It ends when nobody has waited for it for
+    5 s. Refused with NOT_LEADER (`repair` on another node).
     """
     SetStateTime: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]
     """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
@@ -155,8 +156,9 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
     VerifyState: _aio.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]  # type: ignore[assignment]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
-    (`repair` on another node).
+    compare the fingerprints of all reachable nodes at one revision. One check goes on at a time:
+    whoever asks meanwhile gets the answer of that one. It ends when nobody has waited for it for
+    5 s. Refused with NOT_LEADER (`repair` on another node).
     """
     SetStateTime: _aio.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]  # type: ignore[assignment]
     """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
@@ -285,8 +287,9 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.VerifyStateResponse, _abc.Awaitable[_cluster_pb2.VerifyStateResponse]]:
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
-        (`repair` on another node).
+        compare the fingerprints of all reachable nodes at one revision. One check goes on at a time:
+        whoever asks meanwhile gets the answer of that one. It ends when nobody has waited for it for
+        5 s. Refused with NOT_LEADER (`repair` on another node).
         """
 
     @_abc_1.abstractmethod

@@ -64,7 +64,7 @@ def is_on(view: View, wave: Wave) -> bool:
     return survey is not None and survey.looked < survey.found
 
 
-def go_on(view: View, wave: Wave) -> bool:
+def look_on(view: View, wave: Wave) -> bool:
     """Look at some more jobs. Whether none is left."""
     survey = _of(view, wave)
     if survey is None or survey.looked == survey.found:

@@ -427,7 +427,7 @@ def wake(view: View, flow_jid: int, flow_occurrence: int) -> None:
         if _forget_some(view, wave):
             return
     elif flow.notices:
-        if survey.go_on(view, wave):
+        if survey.look_on(view, wave):
             _notify_rest(view, wave)
     elif flow.waiting and _look_for_stuck(view, wave):
         if flow.stuck:

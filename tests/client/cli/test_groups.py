@@ -338,6 +338,28 @@ def test_a_state_that_differs_ends_with_1(cli: Cli, stage: Stage) -> None:
     assert "The nodes differ." in said.stderr
 
 
+def test_a_check_of_the_state_is_waited_for_and_asked_for_on_one_node(
+    cli: Cli, stage: Stage
+) -> None:
+    """Seen before: after 30 s the command gave up, and the check went on."""
+    running = cluster_pb2.VerifyStateResponse(running=True, looked=5_000, caller="ops")
+    running.begin_time.FromJsonString("2026-11-20T12:00:00Z")
+    sound = cluster_pb2.VerifyStateResponse(sound=True, records=1000, revision=9)
+    node = stage.nodes[0]
+    node.faults.extend([saying(running), saying(running), saying(sound)])
+
+    said = cli.ok("cluster", "verify")
+
+    first, second, third = [
+        one for one in node.heard if isinstance(one, cluster_pb2.VerifyStateRequest)
+    ]
+    assert first == second == third
+    assert first.request_id
+    assert first.HasField("wait")
+    assert said.stderr.count("checks its state since 2026-11-20T12:00:00Z, for ops.") == 1
+    assert "1,000 records at revision 9: sound." in said.stderr
+
+
 def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
     token = access_pb2.AccessToken(name="ci", role=options_pb2.ROLE_EDITOR, namespace="billing")
     known = access_pb2.ListAccessTokensResponse(access_tokens=[token])

@@ -1,0 +1,80 @@
+"""Verifying the state while it lasts: who joins, who hears how far it is, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from raftsched.cluster.api import verify as verify_module
+from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.core.store import Reading
+
+from .real import cluster, until
+
+CLUSTER = cluster_pb2_grpc.ClusterServiceStub
+
+
+async def test_who_verifies_meanwhile_joins_and_who_asks_again_hears_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen before: the second one was refused, and the first one had to wait in silence."""
+    may_end, looks = threading.Event(), []
+
+    def look(reading: Reading, check: verify_module.Check) -> verify_module.StateDifferences:
+        looks.append(check)
+        check.looked = 17
+        assert may_end.wait(30)
+        return real_look(reading, check)
+
+    real_look = verify_module.look
+    monkeypatch.setattr(verify_module, "look", look)
+    async with cluster(tmp_path, 1) as nodes:
+        stub = nodes["n1"].stub(CLUSTER)
+        asked = cluster_pb2.VerifyStateRequest(request_id="mine", wait=duration(10))
+        first = await stub.VerifyState(asked)
+        other = asyncio.ensure_future(stub.VerifyState(cluster_pb2.VerifyStateRequest()))
+        again = await stub.VerifyState(asked)
+        assert (first.running, again.running, again.looked) == (True, True, 17)
+        assert first.begin_time == again.begin_time
+        assert not first.sound
+        may_end.set()
+        joined = await other
+        own = await stub.VerifyState(asked)
+
+        assert (joined.sound, joined.running, own.sound, own.running) == (True, False, True, False)
+        assert own.records == joined.records > 0
+        assert len(looks) == 1
+        await stub.VerifyState(cluster_pb2.VerifyStateRequest(request_id="another"))
+        assert len(looks) == 2
+
+
+async def test_a_verification_ends_soon_after_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def look(reading: Reading, check: verify_module.Check) -> verify_module.StateDifferences:
+        try:
+            while True:
+                for _ in reading.scan(b"\0", b"\xff" * 64):
+                    pass
+        finally:
+            ended.set()
+
+    real_look = verify_module.look
+    monkeypatch.setattr(verify_module, "look", look)
+    monkeypatch.setattr(verify_module, "LINGER_S", 0.05)
+    async with cluster(tmp_path, 1) as nodes:
+        stub = nodes["n1"].stub(CLUSTER)
+        call = stub.VerifyState(cluster_pb2.VerifyStateRequest())
+        asked = cluster_pb2.VerifyStateRequest(request_id="mine", wait=duration(10))
+        assert (await stub.VerifyState(asked)).running
+        call.cancel()
+
+        await until(ended.is_set)
+        monkeypatch.setattr(verify_module, "look", real_look)
+        assert (await stub.VerifyState(asked)).sound
