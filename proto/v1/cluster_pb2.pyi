@@ -1042,6 +1042,7 @@ class VerifyStateResponse(_message.Message):
     looked: _builtins.int
     """Places in the tables that it has looked at so far; it looks at most records several times."""
     caller: _builtins.str
+    """Who asked for it first."""
     @_builtins.property
     def differences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong; at most 100."""
@@ -1052,7 +1053,7 @@ class VerifyStateResponse(_message.Message):
 
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began, and who asked for it."""
+        """When it began."""
 
     def __init__(
         self,
