@@ -7,6 +7,7 @@ What is done with a field is looked up once for its type. Both are held against 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -86,7 +87,16 @@ def _of_one(field: FieldDescriptor) -> Convert | None:
         return str
     if field.cpp_type in AS_IT_IS:
         return None
+    if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
+        return _number
     raise TypeError(f"{field.full_name} is of a type that nothing here writes; add it")
+
+
+def _number(value: float) -> float | str:
+    """JSON has no word for what is no number or has no end."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _instant(value: Any) -> str:

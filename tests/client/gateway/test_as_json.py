@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from raftsched.client.gateway.as_json import as_json
 from raftsched.proto.contract import methods
-from raftsched.proto.v1 import job_pb2
+from raftsched.proto.v1 import cluster_pb2, job_pb2
 
 from .made import messages
 
@@ -73,3 +74,9 @@ def test_a_value_of_a_later_version_is_written_as_its_number() -> None:
     job = job_pb2.Job()
     job.spec.priority = 77  # type: ignore[assignment]
     assert as_json(job) == MessageToDict(job) == {"spec": {"priority": 77}}
+
+
+@pytest.mark.parametrize("fired", [0.0, -0.0, 1.5, 2.0, 1e300, math.inf, -math.inf, math.nan])
+def test_numbers_are_written_as_protobuf_does(fired: float) -> None:
+    figures = cluster_pb2.Figures(fired=fired)
+    assert repr(as_json(figures)) == repr(MessageToDict(figures))

@@ -41,8 +41,12 @@ AXE = """() => axe.run(document, {resultTypes: ["violations"],
 
 
 def paths() -> list[str]:
-    """The patterns of all pages, as the page's own registry has them."""
-    return re.findall(r'\bpath: "([^"]+)"', (UI / "registry.js").read_text())
+    """The patterns of all pages, as the page's own registry has them, and each part of settings."""
+    found = re.findall(r'\bpath: "([^"]+)"', (UI / "registry.js").read_text())
+    parts = re.findall(r'\{ name: "(\w+)"', (UI / "pages" / "settings.js").read_text())
+    return [
+        one.replace(":part", part) for one in found for part in (parts if ":part" in one else [""])
+    ]
 
 
 @contextmanager

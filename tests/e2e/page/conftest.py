@@ -11,6 +11,7 @@ import pytest
 
 from raftsched.client import Client, Context, Retry, Worker, cron, every
 from raftsched.client.testing import LocalCluster
+from raftsched.proto.v1 import flow_pb2
 
 from ...client.gateway.test_process import gateway
 from .browser import Browser, chromium, eventually
@@ -71,8 +72,10 @@ def furnish(client: Client) -> dict[str, str]:
     good = jobs.trigger("nightly")
     eventually(lambda: good.refresh().state == "SUCCEEDED", 20, "a run succeeded")
     eventually(lambda: failed.refresh().state == "FAILED", 20, "a run failed")
-    return {"job": "nightly", "run": good.id, "queue": "default", "flow": good.id,
-            "namespace": "default"}  # fmt: skip
+    asked = flow_pb2.ListFlowsRequest(namespace="default")
+    eventually(lambda: client.call(asked).flows, 20, "a flow began")
+    [flow, *_] = client.call(asked).flows
+    return {"job": "nightly", "run": good.id, "queue": "default", "flow": flow.id}
 
 
 @pytest.fixture(scope="module")
