@@ -16,6 +16,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAME = st.text(string.ascii_letters + string.digits + "-_. %+?#&=:äß漢", min_size=1, max_size=12)
 SCALARS: dict[int, st.SearchStrategy[Any]] = {
     **{kind: st.integers(*ends) for kind, ends in RANGES.items()},
+    FieldDescriptor.CPPTYPE_DOUBLE: st.floats(),
     FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
     FieldDescriptor.CPPTYPE_STRING: TEXT,
 }
