@@ -139,6 +139,8 @@ class CommonHistory(RuleBasedStateMachine):
         self.model = self.new_model()
         self.model.now_ms = START_MS
         self.old_leases: list[tuple[Run, int]] = []
+        # Leases whose attempt is recorded as failed.
+        self.failed: set[int] = set()
 
     @staticmethod
     def new_model() -> Model:
@@ -291,6 +293,8 @@ class CommonHistory(RuleBasedStateMachine):
             self.model.release(run)
         else:
             failure = worker_pb2.Failure(fatal=how == "fatal")
+            if not run.cancel_ms:
+                self.failed.add(run.token)
             ack = self.report(run, run.token, failure=failure)
             self.model.fail(run, how == "fatal")
         assert not ack.reason, ack
@@ -302,8 +306,9 @@ class CommonHistory(RuleBasedStateMachine):
         if run.state == "RUNNING" and run.token == token:
             return
         ack = self.report(run, token, success=worker_pb2.Success())
-        recorded = run.state == "SUCCEEDED" and run.token == token
-        assert ack.reason == ("" if recorded else "LEASE_LOST")
+        word = "ALREADY_REPORTED" if token in self.failed else "LEASE_LOST"
+        is_recorded = run.state == "SUCCEEDED" and run.token == token
+        assert ack.reason == ("" if is_recorded else word)
 
     @rule(worker=st.sampled_from(["w1", "w2"]))
     def lapse(self, worker: str) -> None:

@@ -46,8 +46,8 @@ class Story:
     """Some days of a job; what happens depends on the seed alone."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.dice = dice = Random(seed)
+        self.begin(seed)
+        dice = self.dice
         self.machine = machine = Machine(MemoryStore())
         rules = [calendar_pb2.CalendarRule(date="2026-01-02")]
         off = calendar_pb2.Calendar(name="off", rules=rules)
@@ -68,6 +68,9 @@ class Story:
             machine.fire_all()
             found = audit(machine)
             assert not found.wrong, f"seed {seed}, step {step}: {found}"
+
+    def begin(self, seed: int) -> None:
+        self.seed, self.dice = seed, Random(seed)
 
     def end(self) -> int:
         """Its end is sound; and without one of the outcomes it is not. How many were tried."""
