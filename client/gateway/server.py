@@ -7,193 +7,33 @@ import contextlib
 import json
 import logging
 import os
-import re
 import socket
 import ssl
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, cast
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from .app import Gateway
-from .config import HEAD_BYTES, HEAD_S, IDLE_S, READ_S, Settings
-from .problems import JSON, GatewayRefusal
+from .config import Settings
+from .connection import GatewayConnection
 from .room import Room
 from .turns import ConnectionTurns
-from .wire import is_in
 
 logger = logging.getLogger("raftsched.gateway")
 STOP_S = 5
 # Files that are no connections of callers: those to the cluster, and what the loop has.
 FILES_KEPT = 100
-HEADERS_MAX = 100
-# Looked at in one turn of a connection: a body in the smallest chunks takes some 15 ms for it. And
-# what the system may keep of a connection, which is what may come at once.
-READ_BYTES, KEPT_BYTES = 8 << 10, 64 << 10
+# What the system may keep of a connection, which is what may come at once.
+KEPT_BYTES = 64 << 10
 BACKLOG = 1_024
 # Between two looks at the files of the certificate.
 RENEW_S = 5.0
-# Where h11 begins to show what came, which may be a secret.
-QUOTED = re.compile(r":? (?:bytearray\(|b?['\"])")
-# How h11 knows the end of a head; and a line that begins with a blank.
-END_OF_HEAD, GOES_ON = re.compile(rb"\n\r?\n"), re.compile(rb"\n[ \t]")
 # What a log record has by itself.
 PLAIN_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-
-
-class HeadConnection(h11.Connection):
-    """It reads no head of more lines than anybody needs, each of which takes as long as a short
-    request; and none with a line that goes on, which others take for a header of its own."""
-
-    def next_event(self) -> Any:
-        if self.their_state is h11.IDLE:
-            check_head(self.trailing_data[0])
-        return super().next_event()
-
-
-def check_head(came: bytes) -> None:
-    """Refuse what came of a head; behind it there may be more."""
-    if came.count(b"\n") <= HEADERS_MAX and GOES_ON.search(came) is None:
-        return
-    end = END_OF_HEAD.search(came)
-    head = came[: end.start()] if end is not None else came
-    if head.count(b"\n") > HEADERS_MAX:
-        raise h11.RemoteProtocolError("too many headers", error_status_hint=431)
-    if GOES_ON.search(head) is not None:
-        raise h11.RemoteProtocolError("a header goes on in a second line; send it in one")
-
-
-class _Connection(H11Protocol):
-    """One that has so much time for the head of a request, and to read an answer; and that is read
-    a little at a time, in turns with others."""
-
-    def __init__(
-        self, room: Room, turns: ConnectionTurns, settings: Settings, **given: Any
-    ) -> None:
-        super().__init__(**given)
-        self.conn = HeadConnection(h11.SERVER, HEAD_BYTES)
-        self._room, self._turns, self._proxies = room, turns, settings.proxies
-        # What came and waits for its turn.
-        self._came = b""
-        # Of whoever has a place.
-        self._address: str | None = None
-        self._begun = False
-        # When it is broken off: for a head that does not come, and for an answer nobody reads.
-        self._ending: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        # Else the body of an answer waits, for some 40 ms, until the caller has confirmed its head.
-        one = transport.get_extra_info("socket")
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        address = self.client[0] if self.client else ""
-        try:
-            self._room.take(address, shared=is_in(address, self._proxies))
-        except GatewayRefusal as refused:
-            self._refuse(refused)
-        else:
-            self._address = address
-            self._end_after(HEAD_S)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._address is not None:
-            self._room.give(self._address)
-        self._came = b""
-        self._end_after(None)
-        self.resume_writing()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._address is None:
-            return
-        if not self._came:
-            self._turns.add(self._address, self._work)
-        self._came += data
-        if len(self._came) > READ_BYTES:
-            self.transport.pause_reading()
-
-    def _work(self) -> None:
-        """Its turn: read some of what came."""
-        if self.transport.is_closing() or self._address is None:
-            return
-        data, self._came = self._came[:READ_BYTES], self._came[READ_BYTES:]
-        super().data_received(data)
-        self._look()
-        if self._came:
-            self._turns.add(self._address, self._work)
-        elif not self.flow.read_paused and not self.transport.is_closing():
-            self.transport.resume_reading()
-
-    def on_response_complete(self) -> None:
-        self._begun = False
-        self._end_after(IDLE_S)
-        super().on_response_complete()
-        self._look()
-
-    def _look(self) -> None:
-        """A request that came whole has its own limits; one that has begun must come soon."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._end_after(None)
-        elif not self._begun:
-            self._begun = True
-            self._end_after(HEAD_S)
-
-    def _end_after(self, seconds: float | None) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
-        self._ending = None
-        if seconds is not None and not self.transport.is_closing():
-            self._ending = self.loop.call_later(seconds, self.transport.abort)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(READ_S, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-        super().resume_writing()
-
-    def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP: say why, in the form of all refusals."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            # It comes behind an answer, which a second one would follow as if asked for.
-            self.transport.close()
-            return
-        error = sys.exc_info()[1]
-        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-            refused = GatewayRefusal(
-                "LIMIT_EXCEEDED",
-                f"the head of the request has over {HEAD_BYTES:,} bytes or {HEADERS_MAX} headers; "
-                "send fewer or shorter ones, and long values in the body",
-                {"limit": "head", "maximum": str(HEAD_BYTES)},
-                status=431,
-            )
-        else:
-            why = QUOTED.split(str(error) or msg)[0]
-            refused = GatewayRefusal(
-                "REQUEST_MALFORMED", f"this is no HTTP/1.1: {why}; ask with a client of HTTP",
-                {"detail": why},
-            )  # fmt: skip
-        self._refuse(refused)
-
-    def _refuse(self, refused: GatewayRefusal) -> None:
-        body = refused.body(JSON)
-        headers = {
-            "content-type": JSON, "content-length": str(len(body)), "connection": "close",
-            **refused.headers,
-        }  # fmt: skip
-        head = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
-        self.transport.write(f"HTTP/1.1 {refused.status} \r\n{head}\r\n".encode("latin-1") + body)
-        self.transport.close()
 
 
 class Port:
@@ -202,14 +42,16 @@ class Port:
     def __init__(self, app: Gateway, settings: Settings) -> None:
         limits = settings.limits
         room = Room("connections", limits.connections, limits.connections_by_address)
-        protocol = cast(
-            "type[asyncio.Protocol]", partial(_Connection, room, ConnectionTurns(), settings)
-        )
+        turns = ConnectionTurns()
+
+        def accept(*, config: uvicorn.Config, server_state: ServerState, **_: Any) -> Any:
+            return GatewayConnection(room, turns, settings, config.loaded_app, server_state)
+
         self._server = _Server(
             uvicorn.Config(
-                app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",
-                timeout_graceful_shutdown=STOP_S, timeout_keep_alive=int(IDLE_S),
-                h11_max_incomplete_event_size=HEAD_BYTES, server_header=False, backlog=BACKLOG,
+                app, http=cast("type[asyncio.Protocol]", accept), log_config=None,
+                access_log=False, lifespan="off", ws="none",
+                timeout_graceful_shutdown=STOP_S, server_header=False, backlog=BACKLOG,
                 proxy_headers=False,
                 ssl_certfile=settings.certificate or None, ssl_keyfile=settings.key or None,
             )

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from raftsched.client.gateway import bodies, server
+from raftsched.client.gateway import bodies, connection, server
 from raftsched.client.gateway.config import HEAD_BYTES, Limits, Settings
-from raftsched.client.gateway.server import HEADERS_MAX, may_have
+from raftsched.client.gateway.head import HEADERS_MAX
+from raftsched.client.gateway.server import may_have
 
 from ..stage import Stage
 from ..test_calls import certify
@@ -103,7 +104,7 @@ async def test_a_head_of_more_headers_than_anybody_needs_is_refused_by_name(
 async def test_what_comes_at_once_is_looked_at_in_turns(
     gateway: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_BYTES", 100)
+    monkeypatch.setattr(connection, "READ_BYTES", 100)
     body = {"name": "long", "callback_url": "https://a.example", "payload": "x" * 60_000}
     assert (await gateway.ask("POST", "/api/v1/jobs", body)).status == 201
     many = b"".join(
@@ -114,7 +115,7 @@ async def test_what_comes_at_once_is_looked_at_in_turns(
 
 
 async def test_a_head_must_come_soon(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_S", 0.1)
+    monkeypatch.setattr(connection, "HEAD_S", 0.1)
     reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.write(b"GET / HTTP/1.1\r\nHo")
     assert await rest_of(reader) == b""
@@ -126,6 +127,19 @@ async def test_a_head_must_come_soon(gateway: Served, monkeypatch: pytest.Monkey
     await reader.readuntil(b"{}\n")
     writer.write(b"GET /v1")
     assert await rest_of(reader) == b""
+    writer.close()
+
+
+async def test_between_two_requests_there_is_more_time(
+    gateway: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that has begun must come in 10 s, and the next one may begin in 75."""
+    monkeypatch.setattr(connection, "IDLE_S", 0.1)
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    # Long before the 10 s of a head.
+    async with asyncio.timeout(5):
+        assert (await reader.read()).endswith(b"{}\n")
     writer.close()
 
 
@@ -148,7 +162,7 @@ async def test_a_body_must_come_soon(gateway: Served, monkeypatch: pytest.Monkey
 async def test_an_answer_that_nobody_reads_is_given_up(
     gateway: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "READ_S", 0.2)
+    monkeypatch.setattr(connection, "READ_S", 0.2)
     for number in range(20):
         body = {"name": f"j{number}", "callback_url": "https://a.example", "payload": "x" * 60_000}
         assert (await gateway.ask("POST", "/api/v1/jobs", body)).status == 201
@@ -201,8 +215,14 @@ async def test_bodies_are_bounded_together(stage: Stage) -> None:
         _, writer = slow[0]
         writer.write(b" " * 600_000)
         async with asyncio.timeout(20):
+            while gateway.server._app._bodies._total < 600_000:
+                await asyncio.sleep(0.01)
             while True:
-                status, reason, metadata = refusal(await gateway.raw(head + b" " * 699_999))
+                # The rest of a body that was refused is read and dropped.
+                reader, another = await asyncio.open_connection(gateway.host, gateway.port)
+                another.write(head + b" " * 699_999)
+                status, reason, metadata = refusal(await reader.readuntil(b"}}\n"))
+                another.close()
                 if reason == "NODE_LIMIT":
                     break
         assert (status, metadata["limit"]) == (429, "body_mb_by_address")
