@@ -86,8 +86,9 @@ export const Button = ({ onClick, kind = "", children, disabled, title, pressed,
 
 // The next times of a job, in its own zone, with ours beside it where that is another one. Where its
 // clocks change it says so, as it does for a time that is left out or is not where one expects it.
-export function Nexts({ occurrences, zone }) {
-  const ours = zoneOf(useStore(zoneChoice, (one) => one.zone), zone);
+export function Nexts({ occurrences, zone: own }) {
+  const ours = zoneOf(useStore(zoneChoice, (one) => one.zone), own);
+  const zone = own || ours;
   return html`<ol class="nexts">${occurrences.map((one, at) => {
     const instant = ms(one.dueTime ?? one.scheduledTime);
     const change = clockChange(occurrences[at - 1], one);

@@ -31,7 +31,7 @@ export function Text({ value, put, placeholder, list, kind = "text", mono, disab
   const id = useId();
   return html`<${Field} ...${field} id=${id}>
     <input ...${about({ ...field, id })} type=${kind} class=${mono ? "mono" : ""} value=${value ?? ""} onInput=${said(put)} placeholder=${placeholder}
-      list=${list ? `${id}-list` : undefined} disabled=${disabled} autocomplete="off" spellcheck="false" />
+      list=${list ? `${id}-list` : undefined} disabled=${disabled} autocomplete="off" spellcheck=${false} />
     ${list ? html`<datalist id="${id}-list">${list.map((one) => html`<option value=${one}></option>`)}</datalist>` : ""}
   </${Field}>`;
 }
@@ -39,7 +39,7 @@ export function Text({ value, put, placeholder, list, kind = "text", mono, disab
 export function Area({ value, put, rows = 6, placeholder, ...field }) {
   const id = useId();
   return html`<${Field} whole ...${field} id=${id}>
-    <textarea ...${about({ ...field, id })} rows=${rows} value=${value ?? ""} onInput=${said(put)} placeholder=${placeholder} spellcheck="false"></textarea>
+    <textarea ...${about({ ...field, id })} rows=${rows} value=${value ?? ""} onInput=${said(put)} placeholder=${placeholder} spellcheck=${false}></textarea>
   </${Field}>`;
 }
 
@@ -73,5 +73,5 @@ export function LengthField({ value, put, label, help, path, faults, placeholder
   };
   const field = { id, label, help, path, faults: own };
   return html`<${Field} ...${field}><input ...${about(field)} type="text" value=${text} onInput=${(event) => type(event.target.value)} placeholder=${placeholder}
-    autocomplete="off" spellcheck="false" /></${Field}>`;
+    autocomplete="off" spellcheck=${false} /></${Field}>`;
 }

@@ -61,7 +61,7 @@ export function Palette({ close }) {
   };
   return html`<dialog class="palette" aria-label="Go to" ...${useDialog(close)}>
     <input type="search" autofocus placeholder="A page, a job, the id of a run" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys}
-      role="combobox" aria-expanded="true" aria-controls="goto" aria-label="Go to" aria-activedescendant=${`goto-${at}`} autocomplete="off" spellcheck="false" />
+      role="combobox" aria-expanded="true" aria-controls="goto" aria-label="Go to" aria-activedescendant=${`goto-${at}`} autocomplete="off" spellcheck=${false} />
     <ul id="goto" role="listbox" ref=${list} aria-label="Places">${offered.map((one, place) => html`<li id=${`goto-${place}`} role="option" aria-selected=${place === at} onClick=${() => take(one)}>${one.word}<span>${one.kind}</span></li>`)}</ul>
   </dialog>`;
 }

@@ -62,7 +62,7 @@ export function Search({ value, put, fields, placeholder, label = "Filter" }) {
     event.preventDefault();
   };
   return html`<div class="search" role="search">
-    <input ref=${input} type="search" value=${text} placeholder=${placeholder} aria-label=${label} autocomplete="off" spellcheck="false"
+    <input ref=${input} type="search" value=${text} placeholder=${placeholder} aria-label=${label} autocomplete="off" spellcheck=${false}
       role="combobox" aria-expanded=${offered.length > 0} aria-controls="completions" aria-autocomplete="list" aria-activedescendant=${offered.length ? `completion-${at}` : undefined}
       onInput=${(event) => { setText(event.target.value); look(); if (!event.target.value) done(""); }} onKeyDown=${keys}
       onBlur=${() => setTimeout(() => done(input.current?.value ?? value), 150)} />

@@ -19,7 +19,7 @@ const QUIET_MS = 3_000;
 
 const Icon = ({ path }) => html`<svg width="16" height="16" viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" aria-hidden="true"><path d=${path} /></svg>`;
 const MARK = "M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8ZM8 4.2V8l2.8 1.8";
-const MORE = "M3.5 8h.01M8 8h.01M12.5 8h.01";
+const MORE = "M2.5 8h2M7 8h2M11.5 8h2";
 
 function Nav({ path }) {
   const is = (page) => (path === page.path || (page.path !== "/" && path.startsWith(`${page.path}/`)) ? "page" : undefined);

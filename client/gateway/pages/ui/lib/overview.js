@@ -10,7 +10,7 @@ import { can } from "./session.js";
 import { durationMs, ms, now } from "./time.js";
 
 export const SPANS = {
-  "": { word: "15 min", step: "STEP_SECOND", size: 1_000, kept: 900, every: 1_000 },
+  "": { word: "15 min", step: "STEP_SECOND", size: 1_000, kept: 900, every: 2_000 },
   "3h": { word: "3 h", step: "STEP_TEN_SECONDS", size: 10_000, kept: 1_080, every: 5_000 },
   "24h": { word: "24 h", step: "STEP_MINUTE", size: 60_000, kept: 1_440, every: 20_000 },
 };

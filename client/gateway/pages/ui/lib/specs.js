@@ -25,6 +25,8 @@ export function action(spec = {}) {
 }
 
 export const queueOf = (spec) => spec?.queue || "default";
+// The zone that times of a job are to be read in; none where it has no clock times.
+export const clockZone = (spec = {}) => spec.timing?.zone || ((spec.schedules ?? []).some((one) => one.cron) ? "UTC" : "");
 export const zoneOfJob = (job) => job?.spec?.timing?.zone || "UTC";
 
 // A job as text, as files of the command line have it: the API's JSON, payloads in words.

@@ -2,7 +2,7 @@
 // (next times, warnings, faults) is asked while somebody types.
 import { post, read, write } from "../lib/api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/dom.js";
-import { changes, fresh, fromText, readable, toYaml } from "../lib/specs.js";
+import { clockZone, changes, fresh, fromText, readable, toYaml } from "../lib/specs.js";
 import { useAsked } from "../lib/load.js";
 import { go, link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
@@ -52,9 +52,9 @@ function Beside({ job, existing, checked }) {
   const warnings = [...new Set([...(next?.warnings ?? []), ...(checked.checked?.status?.warnings ?? [])])];
   const changed = existing ? changes(readable(existing).spec, readable(job).spec) : [];
   return html`<aside class="page-part beside">
-    <section class="card" aria-label="Next times"><header><h2>Next</h2><span>${job.spec?.timing?.zone || "UTC"}</span></header>
+    <section class="card" aria-label="Next times"><header><h2>Next</h2><span>${clockZone(job.spec)}</span></header>
       ${next?.descriptions?.length ? html`<p>${next.descriptions.join("; ")}</p>` : ""}
-      ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${job.spec?.timing?.zone || "UTC"} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No times: see what is wrong with the schedule." : "Without a schedule it runs manually."}</p>`}
+      ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${clockZone(job.spec)} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No times: see what is wrong with the schedule." : "Without a schedule it runs manually."}</p>`}
       ${warnings.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
     </section>
     ${changed.length ? html`<section class="card" aria-label="Changes"><header><h2>Changes</h2></header><ul class="lines">${changed.slice(0, 12).map((one) => html`<li><span class="grow"><code>${one.path}</code> ${brief(one.before)} → ${brief(one.after)}</span></li>`)}</ul></section>` : ""}

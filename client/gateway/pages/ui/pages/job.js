@@ -7,7 +7,7 @@ import { useList } from "../lib/list.js";
 import { useAsked, useLiveAsked } from "../lib/load.js";
 import { link, namespace, useParams } from "../lib/route.js";
 import { RUN_FIELDS } from "../lib/runs.js";
-import { action, queueOf, written, zoneOfJob } from "../lib/specs.js";
+import { action, queueOf, written, clockZone } from "../lib/specs.js";
 import { useJobActions } from "../components/jobactions.js";
 import { Labels, Nexts, Time } from "../components/bits.js";
 import { Ledger } from "../components/ledger.js";
@@ -34,7 +34,7 @@ async function ask(name, signal) {
 
 function Next({ job }) {
   const { occurrences = [], warnings = [] } = job.preview;
-  const zone = zoneOfJob(job);
+  const zone = clockZone(job.spec);
   const notes = [...new Set([...warnings, ...(job.status?.warnings ?? [])])];
   return html`<section class="card" aria-label="Next">
     <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>

@@ -1,6 +1,6 @@
 // One run: where its time went, what came of it, and why it waits.
 import { post, read } from "../lib/api.js";
-import { html, useEffect, useState } from "../lib/dom.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/dom.js";
 import { number, payloadText, toBase64, words } from "../lib/format.js";
 import { useLiveAsked } from "../lib/load.js";
 import { go, link, namespace, useParams } from "../lib/route.js";
@@ -16,6 +16,7 @@ import { State, stateOf } from "../components/state.js";
 
 // How often progress and log of a run under way are asked for: no event carries them.
 const FOLLOW_MS = 2_000;
+const NEAR_PX = 24;
 
 const pathOf = (id, verb = "") => `/v1/runs/${encodeURIComponent(id)}${verb}`;
 
@@ -82,6 +83,15 @@ function Facts({ run }) {
   return html`<div class="card"><header><h2>Facts</h2></header><dl class="pairs">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl></div>`;
 }
 
+// The end of what is logged stays in sight, unless somebody has scrolled back.
+function Log({ text }) {
+  const frame = useRef(null);
+  const follows = useRef(true);
+  useLayoutEffect(() => { if (follows.current) frame.current.scrollTop = frame.current.scrollHeight; }, [text]);
+  const look = () => { follows.current = frame.current.scrollTop + frame.current.clientHeight > frame.current.scrollHeight - NEAR_PX; };
+  return html`<pre class="text" tabindex="0" ref=${frame} onScroll=${look}>${text}</pre>`;
+}
+
 const TABS = [["result", "Result"], ["payload", "Payload"], ["log", "Log"], ["upstream", "Upstream"]];
 
 function Inside({ run }) {
@@ -90,7 +100,7 @@ function Inside({ run }) {
   return html`<div class="card"><nav class="tabs" aria-label="Parts of the run">${TABS.filter(([name]) => name !== "upstream" || (run.upstream ?? []).length).map(([name, word]) => html`<a href=${link(["/runs", run.id], { tab: name === "result" ? "" : name })} aria-current=${tab === name ? "page" : undefined}>${word}${name === "log" && run.state === "RUN_STATE_RUNNING" ? " (live)" : ""}</a>`)}</nav>
     ${tab === "result" ? html`<${Bytes} payload=${run.result} empty=${isUnderWay(run) ? "It has not ended." : "It returned nothing."} />` : ""}
     ${tab === "payload" ? html`<${Bytes} payload=${run.payload} empty="The job's own payload; see its spec." />` : ""}
-    ${tab === "log" ? (log ? html`<pre class="text" tabindex="0">${log}</pre>` : html`<p class="soft">Its handler has logged nothing.</p>`) : ""}
+    ${tab === "log" ? (log ? html`<${Log} text=${log} />` : html`<p class="soft">Its handler has logged nothing.</p>`) : ""}
     ${tab === "upstream" ? html`<ul class="lines">${(run.upstream ?? []).map((one) => html`<li><${State} state=${one.state} /><a class="grow" href=${link(["/runs", one.run])}>${one.job}</a><code>${payloadText(one.result).text.slice(0, 200)}</code></li>`)}</ul>` : ""}
   </div>`;
 }
