@@ -60,11 +60,11 @@ function Simple({ job, close, again, verb, title, yes, says, kind }) {
   return html`<${Ask} title=${title} yes=${yes} kind=${kind ?? ""} act=${act} close=${close}><p>${says}</p></${Ask}>`;
 }
 
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
 const local = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 
 function Backfill({ job, close, again }) {
-  const [from, setFrom] = useState(local(now() - DAY_MS));
+  const [from, setFrom] = useState(local(now() - HOUR_MS));
   const [to, setTo] = useState(local(now()));
   const [rate, setRate] = useState("60");
   const [plan, setPlan] = useState(null);

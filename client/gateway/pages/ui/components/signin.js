@@ -41,7 +41,7 @@ export function SignIn() {
   return html`<div class="page"><form class="form" onSubmit=${submit}>
     <h1>Sign in</h1>
     ${provider ? html`<a class="button main" href=${begin}>Sign in by ${provider}</a><p class="soft">Or by an access token:</p>` : ""}
-    <p class="soft">This cluster answers those who show an access token. An admin makes one with <code>raftsched token create NAME --role viewer</code>.</p>
+    <p class="soft">This cluster answers those who show an access token. An admin makes one with <code>raftsched token create look --role viewer --all-namespaces</code>.</p>
     <${Text} label="Access token" kind="password" mono value=${token} put=${setToken} placeholder="rs_…" help="It is kept in a cookie that only this gateway can read, until you sign out." />
     ${state.error ? html`<${Failed} error=${state.error} />` : ""}
     <div class="bar"><${Button} type="submit" kind="main" disabled=${state.busy || !token.trim()}>${state.busy ? "Asking…" : "Sign in"}</${Button}></div>
