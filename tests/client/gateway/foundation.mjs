@@ -5,7 +5,8 @@ import { pathToFileURL } from "node:url";
 const [folder, seed] = [process.argv[2], Number(process.argv[3])];
 const part = (name) => import(pathToFileURL(`${folder}/${name}`));
 const { link, match, parsed } = await part("lib/route.js");
-const { addressOf, queryOf } = await part("lib/api.js");
+const { addressOf, answers, leaderless, post, queryOf, read } = await part("lib/api.js");
+const { can, session } = await part("lib/session.js");
 const { BATCH_MAX, Blocks, Feed, union } = await part("lib/feed.js");
 const { YamlError, dump, parse } = await part("lib/yaml.js");
 const { changes, lines } = await part("lib/specs.js");
@@ -54,6 +55,20 @@ async function until(holds) {
   assert.ok(holds(), "it did not come");
 }
 
+// Answers of the gateway, in order; a function is called with the signal of the call.
+function gateway(...given) {
+  const asked = [];
+  globalThis.fetch = async (address, options) => {
+    asked.push({ address, ...options });
+    const next = given.shift();
+    return typeof next === "function" ? next(options.signal) : next;
+  };
+  return asked;
+}
+const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(body), { status, headers });
+const refusing = (reason, status) => json({ error: { code: status, message: reason, details: [{ reason }, { fieldViolations: [{ field: "spec.queue", description: "no" }] }] } }, status);
+const hanging = (signal) => new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+
 const tests = {
   "an address is taken apart as it was put together"() {
     assert.equal(link(["/jobs", "a b/c"], { q: "x=1 AND y", n: "" }), "/jobs/a%20b%2Fc?q=x%3D1+AND+y");
@@ -67,6 +82,57 @@ const tests = {
   "a query is nested by points, and what is empty is left out"() {
     assert.deepEqual(queryOf({ a: 1, b: "", c: undefined, d: { e: "f", g: { h: true } }, i: ["x", "y"], j: false }), [["a", "1"], ["d.e", "f"], ["d.g.h", "true"], ["i", "x"], ["i", "y"]]);
     assert.equal(addressOf("/v1/jobs", {}), "/v1/jobs");
+  },
+  async "a read that finds no leader is asked of what a node has"() {
+    const asked = gateway(refusing("NO_QUORUM", 503), json({ jobs: [] }, 200, { "raftsched-age-ms": "1200" }));
+    const found = await read("/v1/jobs", { namespace: "a" });
+    assert.equal(found.ageMs, 1_200);
+    assert.equal(asked[1].address, "/v1/jobs?namespace=a&read.consistency=CONSISTENCY_STALE");
+    gateway(json({ jobs: [] }));
+    assert.equal((await read("/v1/jobs")).ageMs, null);
+  },
+  async "a read on its way is given up when there is no leader any more"() {
+    const asked = gateway(hanging, json({}, 200, { "raftsched-age-ms": "5" }), json({}));
+    const found = read("/v1/jobs");
+    leaderless.set({ is: true });
+    assert.equal((await found).ageMs, 5);
+    await read("/v1/jobs");
+    leaderless.set({ is: false });
+    assert.ok(asked.slice(1).every((one) => one.address.includes("STALE")));
+  },
+  async "what somebody has left is not asked again"() {
+    const asked = gateway(hanging);
+    const left = new AbortController();
+    const found = read("/v1/jobs", {}, { signal: left.signal });
+    left.abort();
+    await assert.rejects(found);
+    assert.equal(asked.length, 1);
+  },
+  async "a refusal keeps its reason and its faults, and other reasons are not asked again"() {
+    const asked = gateway(refusing("FIELD_INVALID", 400));
+    await assert.rejects(read("/v1/jobs"), (error) => error.reason === "FIELD_INVALID" && error.faults[0].field === "spec.queue");
+    assert.equal(asked.length, 1);
+    gateway(refusing("UNAUTHENTICATED", 401));
+    await assert.rejects(read("/v1/jobs"));
+    assert.ok(answers.get().signedOut);
+  },
+  async "a write is sent once, with a request id of its own"() {
+    const asked = gateway(json({}), json({}), refusing("NO_QUORUM", 503));
+    await post("/v1/jobs/a:pause", { reason: "x" }, { etag: "e1" });
+    await post("/v1/jobs/a:pause");
+    await assert.rejects(post("/v1/jobs/a:pause"));
+    assert.equal(asked.length, 3);
+    assert.equal(asked[0].headers["if-match"], '"e1"');
+    assert.match(asked[0].headers["idempotency-key"], /^[0-9a-f]{32}$/);
+    assert.notEqual(asked[0].headers["idempotency-key"], asked[1].headers["idempotency-key"]);
+  },
+  "what the caller may not do is not offered"() {
+    session.set({ caller: null });
+    assert.ok(!can("JobService/PauseJob"));
+    session.set({ caller: { grants: [{ namespace: "a", calls: ["JobService/PauseJob"] }] } });
+    assert.ok(can("JobService/PauseJob", "a") && !can("JobService/PauseJob", "b") && !can("JobService/DeleteJob", "a"));
+    session.set({ caller: { grants: [{ calls: ["JobService/PauseJob"] }] } });
+    assert.ok(can("JobService/PauseJob", "b"));
   },
   "blocks of a stream come whole however it is cut"() {
     const text = "retry: 900\n\nid: 1.0\ndata: {\"a\":1}\n\n: nothing\n\nid: 2.0\n\nevent: error\ndata: {}\n\n";
