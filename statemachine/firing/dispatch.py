@@ -62,6 +62,7 @@ def fire_timers(view: View, request: FireTimers, actor: str) -> WorkDone:
         due = _alternating(fresh, due) if fresh else due
     if due:
         ledger.index(view)
+        view.due_at_once = len(due)
     for done, key in enumerate(due):
         if done and view.is_over(WRITES_MAX):
             rest = due[done:]

@@ -59,11 +59,6 @@ def is_inside(view: View, wave: Wave, jid: int) -> bool:
     return below is not None and jid in below
 
 
-def is_on(view: View, wave: Wave) -> bool:
-    survey = _of(view, wave)
-    return survey is not None and survey.looked < survey.found
-
-
 def look_on(view: View, wave: Wave) -> bool:
     """Look at some more jobs. Whether none is left."""
     survey = _of(view, wave)

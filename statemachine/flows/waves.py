@@ -112,9 +112,9 @@ def run_ended(view: View, run: Run) -> None:
     _close(view, wave)
 
 
-def _notify(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
+def _notify(view: View, wave: Wave, notices: list[Notice], most: int) -> int:
     """Notice those downstream, at most so many, and what cannot run then to those behind; keep what
-    is left over. The last first, so that little is in hand at a time."""
+    is left over. The last first, so that little is in hand at a time. How many more may be."""
     while notices and most > 0:
         source, notice = notices.pop()
         dead: list[Notice] = []
@@ -131,6 +131,7 @@ def _notify(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
         notices += dead
     for left in notices:
         _keep(view, wave, left)
+    return most
 
 
 def _keep(view: View, wave: Wave, left: Notice) -> None:
@@ -441,7 +442,9 @@ def wake(view: View, flow_jid: int, flow_occurrence: int) -> None:
 
 
 def _notify_rest(view: View, wave: Wave) -> None:
-    """Notice what was left over, as long as there is room."""
+    """Notice what was left over, as long as there is room; less where much else can wait no more,
+    such as a thousand waves at once."""
+    left = max(limits.STEP, limits.CHANGE_ITEMS // view.due_at_once)
     prefix = keys.notices_of(wave.jid, wave.occurrence)
     # What is found in the store was left by decisions before this one.
     for key in view.scan_stored(prefix, keys.after(prefix)):
@@ -450,8 +453,8 @@ def _notify_rest(view: View, wave: Wave) -> None:
         if notice.round != wave.flow.round:
             continue
         wave.flow.notices -= 1
-        _notify(view, wave, [(int.from_bytes(key[-8:], "big"), notice)], limits.CHANGE_ITEMS)
-        if view.is_full or survey.is_on(view, wave):
+        left = _notify(view, wave, [(int.from_bytes(key[-8:], "big"), notice)], left)
+        if not left:
             return
 
 

@@ -242,6 +242,8 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
+    # Timers that are due at once in this decision, so that none takes all of its time.
+    due_at_once = 1
     # Many runs are ended by hand: what that means for their waves is left to the timers of these.
     waves_later = False
     # Runs that have ended, of which others are still to hear.

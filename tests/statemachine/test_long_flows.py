@@ -370,3 +370,28 @@ def test_too_many_dependents_and_too_long_a_chain_are_refused(
     machine.do(job_pb2.DeleteJobRequest(job="b"))
     machine.create("c", after=["root"])
     assert machine.run(machine.trigger("root").id).state == run_pb2.RUN_STATE_PENDING
+
+
+def test_many_waves_that_go_on_leave_others_their_turn() -> None:
+    """Seen before: each took all the time that a change has for what can wait, so a job that was
+    deleted behind a thousand of them was listed for a minute."""
+    leader = Leader()
+    leader.create(*fan(2_000), job_of("other"))
+    for _ in range(20):
+        leader.do(job_pb2.TriggerJobRequest(job="root"))
+        leader.now_ms += 1
+    leader.do(run_pb2.ChangeRunsRequest(change=run_pb2.ChangeRunsRequest.CHANGE_TERMINATE))
+    leader.do(job_pb2.DeleteJobRequest(job="other"))
+    leader.now_ms += 1
+
+    name = keys.job_name(0, "other")
+    assert leader.store.get(name) is not None
+    # Each decision has time for a tenth of what the waves are to look at.
+    leader.steps = 4_000
+    changes = 0
+    while leader.store.get(name) is not None and changes < 100:
+        leader.do(FireTimers(1_000, later=True))
+        changes += 1
+
+    assert changes <= 4
+    assert len(leader.states()) < 20 * 2_000
