@@ -62,6 +62,7 @@ def furnish(client: Client) -> dict[str, str]:
     jobs = client.jobs
     jobs.create("hello", handler="hello", payload={"name": "you"}, schedule=every(1))
     jobs.create("nightly", handler="hello", schedule=cron("30 2 * * *", zone="Europe/Berlin"))
+    jobs.create("after-it", handler="hello", after="nightly")
     jobs.create("broken", handler="broken", retry=Retry(attempts=1))
     jobs.create("load", handler="hello", after="hello")
     jobs.create("waits", handler="nobody-has-this")

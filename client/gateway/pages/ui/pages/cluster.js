@@ -1,6 +1,6 @@
 // The cluster: its members, who leads, what can be lost; move the leader, drain a node, compare states.
-import { post } from "../lib/api.js";
-import { html, useState } from "../lib/dom.js";
+import { post, requestId } from "../lib/api.js";
+import { html, useEffect, useRef, useState } from "../lib/dom.js";
 import { many, number } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
 import { can } from "../lib/session.js";
@@ -12,6 +12,8 @@ import { Failed, Loading } from "../components/notes.js";
 import { State } from "../components/state.js";
 
 const SLOW_MS = 60_000;
+// A check is looked at so often at most: for an hour.
+const [LOOK_S, LOOKS_MAX] = [2, 1_800];
 const SKEWED_MS = 200;
 const mayCluster = (call) => can(`ClusterService/${call}`, "");
 // Members that differ are worth a look.
@@ -84,10 +86,18 @@ const shown = (after) => after.nodes && pulse.set({ cluster: { ...after, at: Dat
 
 function Compare() {
   const [state, setState] = useState({ busy: false, found: null, error: null });
+  const gone = useRef(false);
+  useEffect(() => () => { gone.current = true; }, []);
+  // It may take minutes: asked again and again with one id, it says how far it is.
   const run = async () => {
+    const id = requestId();
+    let found = { running: true };
     setState({ busy: true, found: null, error: null });
     try {
-      setState({ busy: false, error: null, found: { ...(await post("/v1/cluster:verify", {}, { deadline: 10 * SLOW_MS })), at: Date.now() } });
+      for (let look = 0; look < LOOKS_MAX && found.running && !gone.current; look += 1) {
+        found = { ...(await post("/v1/cluster:verify", { wait: `${LOOK_S}s` }, { id, deadline: SLOW_MS })), at: Date.now() };
+        setState({ busy: Boolean(found.running), found, error: null });
+      }
     } catch (error) {
       setState({ busy: false, found: null, error });
     }
@@ -98,7 +108,8 @@ function Compare() {
       <${Button} disabled=${state.busy} onClick=${run}>${state.busy ? "Comparing…" : state.found ? "Compare again" : "Compare now"}</${Button}></header>
     <p class="soft">Every table and counter is computed anew from what it follows from, and the fingerprints of all changes are compared over the nodes.</p>
     ${state.error ? html`<${Failed} error=${state.error} again=${run} />` : ""}
-    ${state.found ? html`<p><${State} state=${state.found.sound && same ? "SUCCEEDED" : "FAILED"} word=${state.found.sound && same ? "equal and sound" : "not equal"} /> <span class="soft">${many(state.found.records ?? 0, "record")} at revision ${number(state.found.revision)}, <${Time} at=${state.found.at} /></span></p>
+    ${state.found?.running ? html`<p role="status">${many(state.found.looked ?? 0, "place")} looked at, since <${Time} at=${state.found.beginTime} as="clock" />…</p>` : ""}
+    ${state.found && !state.found.running ? html`<p><${State} state=${state.found.sound && same ? "SUCCEEDED" : "FAILED"} word=${state.found.sound && same ? "equal and sound" : "not equal"} /> <span class="soft">${many(state.found.records ?? 0, "record")} at revision ${number(state.found.revision)}, <${Time} at=${state.found.at} /></span></p>
       <dl class="pairs">${prints.map(([node, print]) => html`<dt>${node}</dt><dd><${Id} id=${print} most=${24} /></dd>`)}</dl>
       ${(state.found.differences ?? []).map((text) => html`<p class="is-bad">${text}</p>`)}` : ""}
   </section>`;

@@ -1,0 +1,153 @@
+"""What is done on a page comes to pass in the cluster, and is asked with its count before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from raftsched.client import Run
+from raftsched.client.testing import LocalCluster
+
+from ...client.gateway.test_process import gateway
+from .browser import Browser, Tab, eventually
+from .conftest import Stand
+
+pytestmark = pytest.mark.slow
+VIEWS = ("/dead?view=runs", "/timeline?span=15m", "/timeline?span=7d")
+
+
+def has_failed(run: Run) -> bool:
+    return run.refresh().state == "FAILED"
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_a_view_of_a_page_loads_and_nothing_is_wrong(
+    browser: Browser, stand: Stand, path: str
+) -> None:
+    for theme in ("light", "dark"):
+        with Tab(browser, stand.url, theme=theme) as tab:
+            tab.open(path)
+            assert tab.wrong() == []
+            assert tab.violations() == [], theme
+    with Tab(browser, stand.url, width=380) as tab:
+        tab.open(path)
+        assert tab.page.evaluate("() => document.documentElement.scrollWidth") <= 380
+
+
+def test_dead_letters_run_again_as_a_group_and_no_others(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
+        client.jobs.create("other", handler="broken", retry=1)
+        runs = [client.jobs.trigger("broken"), client.jobs.trigger("other")]
+        for run in runs:
+            eventually(partial(has_failed, run), 20, "a run failed")
+        before = client.dead.count("job=other").number
+        tab.open("/dead")
+        row = tab.page.locator("tbody tr", has_text="broken").first
+        row.get_by_role("button", name="Run again").click()
+        asked = tab.page.locator(".ask")
+        asked.get_by_role("button", name="Run again 2 dead letters").click()
+        eventually(lambda: runs[0].refresh().message.attempt > 1, 20, "the run began again")
+        assert client.dead.count("job=other").number == before
+        eventually(partial(has_failed, runs[0]), 20, "it failed again")
+        assert tab.wrong() == []
+
+
+def test_a_queue_is_paused_with_a_reason_and_resumed(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
+        tab.open("/queues/default")
+        tab.page.get_by_role("button", name="Pause…").click()
+        tab.page.get_by_label("Why").fill("the disk is full")
+        tab.page.locator(".ask").get_by_role("button", name="Pause").click()
+        eventually(lambda: client.queues.get("default").paused, 10, "the queue is paused")
+        tab.until(10, "() => document.querySelector('main').innerText.includes('the disk is full')")
+        tab.page.get_by_role("button", name="Resume…").click()
+        tab.page.locator(".ask").get_by_role("button", name="Resume").click()
+        eventually(lambda: not client.queues.get("default").paused, 10, "it is resumed")
+        assert tab.wrong() == []
+
+
+def test_a_flow_run_is_a_graph_with_the_states_of_its_jobs(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab:
+        tab.open(f"/flows/{stand.names['run']}")
+        tab.until(20, "() => document.querySelectorAll('.graph .box.is-ok').length === 2")
+        assert tab.page.locator(".graph .link.met").count() == 1
+        tab.page.locator('.graph .box[aria-label^="nightly"]').click()
+        tab.until(10, "() => location.pathname.startsWith('/runs/')")
+
+
+def test_a_stretch_is_chosen_by_pulling(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab:
+        tab.open("/timeline?span=15m")
+        lane = tab.page.locator('.lane[data-job="hello"]')
+        box = lane.bounding_box()
+        y = box["y"] + box["height"] / 2
+        tab.page.mouse.move(box["x"] + 100, y)
+        tab.page.mouse.down()
+        for step in range(1, 6):
+            tab.page.mouse.move(box["x"] + 100 + 60 * step, y)
+        tab.page.mouse.up()
+        tab.until(10, "() => new URLSearchParams(location.search).get('job') === 'hello'")
+        assert "Backfill this stretch" in tab.text("main")
+        tab.page.get_by_role("link", name="Show the runs").click()
+        tab.until(10, "() => location.pathname === '/runs'")
+        tab.settled()
+        assert tab.wrong() == []
+
+
+def test_a_calendar_is_made_changed_and_deleted(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
+        tab.open("/settings/calendars")
+        tab.page.get_by_role("button", name="New calendar").click()
+        tab.page.get_by_label("Name", exact=True).fill("closing")
+        tab.page.get_by_label("Days").fill("next week")
+        tab.until(5, "() => document.querySelector('.ask .wrong')")
+        tab.page.get_by_label("Days").fill("2026-12-24..2027-01-01\nsat")
+        tab.page.get_by_role("button", name="Make it").click()
+        tab.until(10, "() => document.querySelector('tbody')?.innerText.includes('closing')")
+        assert len(client.calendars.get("closing").rules) == 2
+        tab.page.get_by_role("button", name="Delete…").click()
+        tab.page.get_by_role("button", name="Delete it").click()
+        eventually(lambda: not list(client.calendars.list()), 10, "it is gone")
+        assert tab.wrong() == []
+
+
+def test_the_copies_of_the_nodes_are_compared(browser: Browser, stand: Stand) -> None:
+    with Tab(browser, stand.url) as tab:
+        tab.open("/cluster")
+        tab.page.get_by_role("button", name="Compare now").click()
+        tab.until(30, "() => document.querySelector('main').innerText.includes('equal and sound')")
+        assert "can lose 1" in tab.text("main")
+        assert tab.wrong() == []
+
+
+@pytest.fixture
+def open_cluster(browser: Browser) -> Iterator[str]:
+    """One that nobody has closed yet."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(LocalCluster(1))
+        served = stack.enter_context(gateway("--server", ",".join(cluster.endpoints)))
+        yield f"http://{served.address}"
+
+
+def test_the_first_token_closes_the_cluster_and_its_secret_stays_seen(
+    browser: Browser, open_cluster: str
+) -> None:
+    """It was gone: the page of tokens was the first that the closed cluster refused."""
+    with Tab(browser, open_cluster) as tab:
+        tab.open("/settings/tokens")
+        tab.page.get_by_role("button", name="New access token").click()
+        tab.page.get_by_label("Name", exact=True).fill("root")
+        tab.page.get_by_role("button", name="Make it").click()
+        tab.until(10, "() => document.querySelector('tbody')?.innerText.includes('root')")
+        secret = tab.page.locator(".note .copy").inner_text()
+        tab.page.get_by_role("button", name="I have it").click()
+        tab.settled()
+        assert tab.ask("GET", "/v1/whoami")[1]["name"] == "root"
+    with Tab(browser, open_cluster) as other:
+        other.page.goto(f"{open_cluster}/settings/tokens")
+        other.page.get_by_label("Access token", exact=True).fill(secret)
+        other.page.get_by_role("button", name="Sign in").click()
+        other.until(10, "() => document.querySelector('tbody')?.innerText.includes('root')")
