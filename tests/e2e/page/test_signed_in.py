@@ -181,10 +181,11 @@ def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Close
     )  # fmt: skip
     with Tab(browser, closed.url) as tab, closed.client() as client:
         client.call(identity_pb2.PutIdentityProviderRequest(identity_provider=made))
-        tab.page.goto(f"{closed.url}/session/oidc?to=/jobs")
+        tab.open("/jobs?q=name%3Aa")
+        tab.page.click('a:has-text("Sign in by localhost")')
         tab.page.fill("input[name=sub]", "anna")
         tab.page.click("button")
-        tab.page.wait_for_url("**/jobs")
+        tab.page.wait_for_url("**/jobs?q=name%3Aa")
         tab.until(10, "() => document.querySelector('main h1')?.innerText === 'Jobs'")
         status, caller = tab.ask("GET", "/v1/whoami")
         assert (status, caller["kind"]) == (200, "KIND_JWT")

@@ -23,7 +23,7 @@ export async function signIn(token) {
 export function SignIn() {
   const asked = useAsked((signal) => read("/session", {}, { local: true, signal }), "session");
   const provider = asked.data?.provider;
-  const begin = `${prefix}/session/oidc?${new URLSearchParams({ to: location.pathname.slice(prefix.length) + location.search })}`;
+  const begin = `${prefix}${provider?.path}?${new URLSearchParams({ to: location.pathname.slice(prefix.length) + location.search })}`;
   const [token, setToken] = useState("");
   const [state, setState] = useState({ busy: false, error: null });
   const submit = async (event) => {
@@ -40,7 +40,7 @@ export function SignIn() {
   };
   return html`<div class="page"><form class="form" onSubmit=${submit}>
     <h1>Sign in</h1>
-    ${provider ? html`<a class="button main" href=${begin}>Sign in by ${provider}</a><p class="soft">Or by an access token:</p>` : ""}
+    ${provider ? html`<a class="button main" href=${begin}>Sign in by ${provider.name}</a><p class="soft">Or by an access token:</p>` : ""}
     <p class="soft">This cluster answers those who show an access token. An admin makes one with <code>raftsched token create look --role viewer --all-namespaces</code>.</p>
     <${Text} label="Access token" kind="password" mono value=${token} put=${setToken} placeholder="rs_…" help="It is kept in a cookie that only this gateway can read, until you sign out." />
     ${state.error ? html`<${Failed} error=${state.error} />` : ""}
