@@ -61,6 +61,7 @@ def test_a_gateway_is_measured_and_sheds_who_shows_no_token() -> None:
     assert (found["watched_events"], found["watch_missing_max"]) == (40, 0)
     assert (found["flood_leader_changes"], found["flood_broken"]) == (0, 0)
     assert int(str(found["flood_refused"])) > 0
+    assert found["flood_served"] == 0
     assert int(str(found["flood_runs"])) > 0
     assert int(str(found["post_per_s"])) > 0
 
