@@ -20,7 +20,7 @@ const HAPPENED = 14;
 const POINTS = 120;
 // What is due changes little, and takes a look at many jobs.
 const AHEAD_MS = 300_000;
-const TROUBLES_MS = 10_000;
+const TROUBLES_MS = 20_000;
 const CONCERNS = new Set(["EVENT_KIND_RUN_FAILED", "EVENT_KIND_JOB_BROKEN", "EVENT_KIND_JOB_REPAIRED", "EVENT_KIND_ALERT_RAISED", "EVENT_KIND_ALERT_CLEARED", "EVENT_KIND_RUN_REQUEUED"]);
 
 const rate = (value) => (value >= 100 ? number(Math.round(value)) : value >= 10 ? value.toFixed(0) : value.toFixed(1));
