@@ -25,7 +25,7 @@ FLAGS = [
     # Nothing is asked of anybody else.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]  # fmt: skip
-WAIT_MS = 10_000
+WAIT_MS = 30_000
 # What is wrong is remembered from the first script on.
 WATCH = """
 globalThis.violated = [];

@@ -62,7 +62,7 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(browser: Browser, stand: St
         tab.page.get_by_label("Why").fill("the disk is full")
         tab.page.locator(".ask").get_by_role("button", name="Pause").click()
         eventually(lambda: client.queues.get("default").paused, 10, "the queue is paused")
-        tab.until(10, "() => document.querySelector('main').innerText.includes('the disk is full')")
+        tab.until(30, "() => document.querySelector('main').innerText.includes('the disk is full')")
         tab.page.get_by_role("button", name="Resume…").click()
         tab.page.locator(".ask").get_by_role("button", name="Resume").click()
         eventually(lambda: not client.queues.get("default").paused, 10, "it is resumed")
@@ -72,10 +72,10 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(browser: Browser, stand: St
 def test_a_flow_run_is_a_graph_with_the_states_of_its_jobs(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab:
         tab.open(f"/flows/{stand.names['run']}")
-        tab.until(20, "() => document.querySelectorAll('.graph .box.is-ok').length === 2")
+        tab.until(40, "() => document.querySelectorAll('.graph .box.is-ok').length === 2")
         assert tab.page.locator(".graph .link.met").count() == 1
         tab.page.locator('.graph .box[aria-label^="nightly"]').click()
-        tab.until(10, "() => location.pathname.startsWith('/runs/')")
+        tab.until(30, "() => location.pathname.startsWith('/runs/')")
 
 
 def test_a_stretch_is_chosen_by_pulling(browser: Browser, stand: Stand) -> None:
@@ -89,10 +89,10 @@ def test_a_stretch_is_chosen_by_pulling(browser: Browser, stand: Stand) -> None:
         for step in range(1, 6):
             tab.page.mouse.move(box["x"] + 100 + 60 * step, y)
         tab.page.mouse.up()
-        tab.until(10, "() => new URLSearchParams(location.search).get('job') === 'hello'")
+        tab.until(30, "() => new URLSearchParams(location.search).get('job') === 'hello'")
         assert "Backfill this stretch" in tab.text("main")
         tab.page.get_by_role("link", name="Show the runs").click()
-        tab.until(10, "() => location.pathname === '/runs'")
+        tab.until(30, "() => location.pathname === '/runs'")
         tab.settled()
         assert tab.wrong() == []
 
@@ -103,10 +103,10 @@ def test_a_calendar_is_made_changed_and_deleted(browser: Browser, stand: Stand) 
         tab.page.get_by_role("button", name="New calendar").click()
         tab.page.get_by_label("Name", exact=True).fill("closing")
         tab.page.get_by_label("Days").fill("next week")
-        tab.until(5, "() => document.querySelector('.ask .wrong')")
+        tab.until(30, "() => document.querySelector('.ask .wrong')")
         tab.page.get_by_label("Days").fill("2026-12-24..2027-01-01\nsat")
         tab.page.get_by_role("button", name="Make it").click()
-        tab.until(10, "() => document.querySelector('tbody')?.innerText.includes('closing')")
+        tab.until(30, "() => document.querySelector('tbody')?.innerText.includes('closing')")
         assert len(client.calendars.get("closing").rules) == 2
         tab.page.get_by_role("button", name="Delete…").click()
         tab.page.get_by_role("button", name="Delete it").click()
@@ -141,7 +141,7 @@ def test_the_first_token_closes_the_cluster_and_its_secret_stays_seen(
         tab.page.get_by_role("button", name="New access token").click()
         tab.page.get_by_label("Name", exact=True).fill("root")
         tab.page.get_by_role("button", name="Make it").click()
-        tab.until(10, "() => document.querySelector('tbody')?.innerText.includes('root')")
+        tab.until(30, "() => document.querySelector('tbody')?.innerText.includes('root')")
         secret = tab.page.locator(".note .copy").inner_text()
         tab.page.get_by_role("button", name="I have it").click()
         tab.settled()

@@ -9,6 +9,7 @@ import pytest
 
 from raftsched.client import Client
 
+from ..processes import crowd
 from .browser import Browser, Tab
 from .conftest import Stand
 
@@ -39,21 +40,21 @@ def own(tab: Tab) -> list[str]:
 def test_a_leader_dies_and_nothing_is_missed(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
         tab.open("/jobs?q=name%3Dnew-*")
-        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('live')")
+        tab.until(40, "() => document.querySelector('.pulse').innerText.includes('live')")
         wanted = set()
         for number in range(30):
             if number == 10:
                 stand.cluster.kill_leader()
             client.jobs.create(f"new-{number:02}", handler="hello")
             wanted.add(f"new-{number:02}")
-        end = monotonic() + 15
+        end = monotonic() + 40
         while names(tab) < wanted:
             more = tab.page.locator("main button:has-text(' new')")
             if more.count():
                 more.first.click()
             assert monotonic() < end, f"not shown: {sorted(wanted - names(tab))}"
             tab.page.wait_for_timeout(100)
-        tab.until(10, "() => document.querySelector('.pulse').innerText.includes('leads')")
+        tab.until(30, "() => document.querySelector('.pulse').innerText.includes('leads')")
         assert own(tab) == []
         for name in wanted:
             client.jobs.delete(name)
@@ -71,13 +72,13 @@ def newest(client: Client, tab: Tab) -> int:
 def test_figures_move_again_after_the_death_of_a_leader(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
         tab.open("/")
-        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('leads')")
+        tab.until(40, "() => document.querySelector('.pulse').innerText.includes('leads')")
         stand.cluster.wait_for_leader()
         dead = stand.cluster.kill_leader()
         began, before = monotonic(), newest(client, tab)
         while newest(client, tab) <= before or before == 0:
             before = before or newest(client, tab)
-            assert monotonic() - began < 10
+            assert monotonic() - began < 40
             tab.page.wait_for_timeout(50)
         took = monotonic() - began
         _, body = tab.ask("GET", "/v1/cluster/figures")
@@ -85,7 +86,7 @@ def test_figures_move_again_after_the_death_of_a_leader(browser: Browser, stand:
         # The past is that of the former leader.
         assert leaders[-1] != dead
         assert dead in leaders
-        assert took < MOVE_S, f"{took:.1f} s"
+        assert took < MOVE_S * crowd(), f"{took:.1f} s"
 
 
 def test_without_a_majority_the_page_says_so_and_shows_what_is_known(
@@ -96,13 +97,13 @@ def test_without_a_majority_the_page_says_so_and_shows_what_is_known(
         dead = [name for name in stand.cluster.names if name != "n1"]
         for name in dead:
             stand.cluster.kill(name)
-        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('no leader')")
+        tab.until(40, "() => document.querySelector('.pulse').innerText.includes('no leader')")
         assert "nightly" in tab.text("main")
         # And for whoever comes only now.
         tab.page.reload(wait_until="domcontentloaded")
-        tab.until(20, "() => document.querySelector('main').innerText.includes('nightly')")
-        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('no leader')")
+        tab.until(40, "() => document.querySelector('main').innerText.includes('nightly')")
+        tab.until(40, "() => document.querySelector('.pulse').innerText.includes('no leader')")
         for name in dead:
             stand.cluster.revive(name)
-        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('leads')")
+        tab.until(40, "() => document.querySelector('.pulse').innerText.includes('leads')")
         assert own(tab) == []

@@ -35,18 +35,18 @@ def test_an_address_shows_the_same_to_anybody_and_back_works(
 ) -> None:
     with Tab(browser, stand.url) as tab:
         tab.open("/jobs?q=name%3Abroken")
-        tab.until(10, "() => document.querySelectorAll('main tbody tr:not(.waits)').length === 1")
+        tab.until(30, "() => document.querySelectorAll('main tbody tr:not(.waits)').length === 1")
         assert "broken" in tab.text("main")
         tab.open("/jobs")
         tab.page.click('main a:has-text("nightly")')
-        tab.until(10, "() => location.pathname === '/jobs/nightly'")
+        tab.until(30, "() => location.pathname === '/jobs/nightly'")
         tab.settled()
         tab.page.go_back()
-        tab.until(10, "() => location.pathname === '/jobs'")
+        tab.until(30, "() => location.pathname === '/jobs'")
         tab.settled()
         assert "broken" in tab.text("main")
         tab.page.go_forward()
-        tab.until(10, "() => location.pathname === '/jobs/nightly'")
+        tab.until(30, "() => location.pathname === '/jobs/nightly'")
         assert tab.wrong() == []
 
 
@@ -55,18 +55,18 @@ def test_the_keyboard_is_enough(browser: Browser, stand: Stand) -> None:
         tab.open("/")
         tab.page.keyboard.press("g")
         tab.page.keyboard.press("j")
-        tab.until(10, "() => location.pathname === '/jobs'")
+        tab.until(30, "() => location.pathname === '/jobs'")
         tab.settled()
         tab.page.keyboard.press("/")
-        tab.until(5, "() => document.activeElement.matches('input')")
+        tab.until(30, "() => document.activeElement.matches('input')")
         tab.page.keyboard.press("Escape")
         tab.page.evaluate("() => document.activeElement.blur()")
         tab.page.keyboard.press("Control+k")
-        tab.until(5, "() => document.querySelector('dialog[open], [role=dialog]')")
+        tab.until(30, "() => document.querySelector('dialog[open], [role=dialog]')")
         tab.page.keyboard.press("Escape")
-        tab.until(5, "() => !document.querySelector('dialog[open], [role=dialog]')")
+        tab.until(30, "() => !document.querySelector('dialog[open], [role=dialog]')")
         tab.page.keyboard.press("?")
-        tab.until(5, "() => document.querySelector('dialog[open], [role=dialog]')")
+        tab.until(30, "() => document.querySelector('dialog[open], [role=dialog]')")
         assert tab.wrong() == []
 
 
@@ -82,7 +82,7 @@ def test_what_is_typed_into_names_is_text(browser: Browser, stand: Stand) -> Non
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
         client.jobs.create("evil", handler="hello", description=evil, labels={"a": evil[:50]})
         tab.open("/jobs?cols=name,owner,labels")
-        tab.until(10, "() => document.body.innerText.includes('evil')")
+        tab.until(30, "() => document.body.innerText.includes('evil')")
         assert tab.page.locator("main img").count() == 0
         assert tab.wrong() == []
         client.jobs.delete("evil")

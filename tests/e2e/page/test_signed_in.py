@@ -71,11 +71,11 @@ def closed(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def sign_in(tab: Tab, token: str) -> None:
     """The page begins anew when it was good."""
-    tab.until(10, "() => document.querySelector('input[type=password]')")
+    tab.until(30, "() => document.querySelector('input[type=password]')")
     tab.page.fill("input[type=password]", token)
     with tab.page.expect_navigation():
         tab.page.click('button:has-text("Sign in")')
-    tab.until(10, "() => document.querySelector('main h1')?.innerText === 'Jobs'")
+    tab.until(30, "() => document.querySelector('main h1')?.innerText === 'Jobs'")
 
 
 def test_a_token_opens_the_page_until_it_ends(browser: Browser, closed: Closed) -> None:
@@ -84,18 +84,18 @@ def test_a_token_opens_the_page_until_it_ends(browser: Browser, closed: Closed) 
             "short", "viewer", expires=datetime.now(UTC) + timedelta(seconds=4)
         )
         tab.open("/jobs")
-        tab.until(10, "() => document.querySelector('input[type=password]')")
+        tab.until(30, "() => document.querySelector('input[type=password]')")
         assert tab.page.evaluate("() => violated") == []
         tab.page.fill("input[type=password]", "rs_wrong")
         tab.page.click('button:has-text("Sign in")')
-        tab.until(10, "() => document.querySelector('main [role=alert]')")
+        tab.until(30, "() => document.querySelector('main [role=alert]')")
         sign_in(tab, made.secret)
         # No script sees it.
         assert made.secret not in tab.page.evaluate("() => document.cookie")
         # Then it is over, and the page asks again.
         eventually(lambda: tab.ask("GET", "/v1/whoami")[0] == 401, 20, "the token ended")
         tab.page.reload(wait_until="domcontentloaded")
-        tab.until(10, "() => document.querySelector('input[type=password]')")
+        tab.until(30, "() => document.querySelector('input[type=password]')")
 
 
 def test_signing_out_is_for_good(browser: Browser, closed: Closed) -> None:
@@ -186,7 +186,7 @@ def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Close
         tab.page.fill("input[name=sub]", "anna")
         tab.page.click("button")
         tab.page.wait_for_url("**/jobs?q=name%3Aa")
-        tab.until(10, "() => document.querySelector('main h1')?.innerText === 'Jobs'")
+        tab.until(30, "() => document.querySelector('main h1')?.innerText === 'Jobs'")
         status, caller = tab.ask("GET", "/v1/whoami")
         assert (status, caller["kind"]) == (200, "KIND_JWT")
         assert caller["name"].endswith("#anna")
