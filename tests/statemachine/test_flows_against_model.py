@@ -231,4 +231,4 @@ def test_flows_among_all_else_come_out_as_their_model_says() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_more_flows_among_all_else_come_out_as_their_model_says() -> None:
-    play(FlowHistories, 400)
+    play(FlowHistories, 200)
