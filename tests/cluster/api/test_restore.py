@@ -78,6 +78,13 @@ async def met(nodes: dict[str, Real]) -> Real:
 
 
 async def sound(real: Real, count: int) -> None:
+    """Only nodes that can be reached are compared, so all must be first."""
+
+    def reached() -> int:
+        peers = real.node.status().peers.items()
+        return sum(peer.connected for name, peer in peers if name != real.node.name)
+
+    await until(lambda: reached() == count - 1)
     found = await real.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
     assert found.sound, found
     assert len(found.fingerprints) == count
