@@ -1,14 +1,16 @@
 """Takes the secrets of an attempt out of what it says: logs, errors, results.
 
-Targets repeat what they were sent, whole or in another spelling: as JSON, in a URL, in base64, a
-line at a time. What is shorter than four characters stays, since it would be taken out of half of
-all words. A secret of which only a part is there, since a text was cut or goes on, is cut off.
+Targets repeat what they were sent, whole or in another spelling: as JSON or Python writes it, in a
+URL, in hex, in base64 (also inside of another text, as in `user:password`), a line at a time. What
+is shorter than four characters stays, since it would be taken out of half of all words. A secret of
+which only a part is there, since a text was cut or goes on, is cut off.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable
 from itertools import islice
 from urllib.parse import quote, quote_plus
@@ -18,6 +20,8 @@ from google.protobuf.message import Message
 HIDDEN = b"(hidden)"
 SHORTEST, LINE_MIN = 4, 8
 LINES_MAX = 64  # Of a value that are looked for one by one.
+CORE_MIN = 6  # Of base64, or it would stand in other texts by chance.
+ESCAPE = re.compile("%[0-9A-F]{2}")
 PART_MIN = 3  # Of a secret, at an end of a text.
 # Whoever reads these counts their bytes.
 COUNTED = ("application/octet-stream", "application/x-protobuf")
@@ -77,18 +81,38 @@ class Redaction:
 def _forms(value: str) -> Iterable[bytes]:
     """How a value may be written."""
     lines = (line for line in value.splitlines() if len(line.strip()) >= LINE_MIN)
-    whole = [value, *islice(lines, LINES_MAX)]
-    for text in {*whole, *(text.strip() for text in whole)}:
-        if len(text) < SHORTEST:
-            continue
-        yield text.encode()
+    for text in _trimmed(value, *islice(lines, LINES_MAX)):
         for spelling in (
-            json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1],
+            text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1],
             quote(text, safe=""), quote_plus(text),
         ):  # fmt: skip
             yield spelling.encode()
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             yield encode(text.encode()).rstrip(b"=")
+    for text in _trimmed(value):
+        yield repr(text)[1:-1].encode()
+        for escaped in (quote(text, safe=""), quote(text), quote_plus(text)):
+            yield escaped.encode()
+            yield ESCAPE.sub(lambda found: found[0].lower(), escaped).encode()
+        data = text.encode()
+        yield data.hex().encode()
+        yield data.hex().upper().encode()
+        yield from _in_base64(data)
+
+
+def _trimmed(*texts: str) -> set[str]:
+    """These, with and without the space around them, but for what is too short."""
+    both = {*texts, *(text.strip() for text in texts)}
+    return {text for text in both if len(text) >= SHORTEST}
+
+
+def _in_base64(data: bytes) -> Iterable[bytes]:
+    """What of it no neighbour changes, where others stand before and behind it."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before, first in ((0, 0), (1, 2), (2, 3)):
+            core = encode(bytes(before) + data)[first : (before + len(data)) * 8 // 6]
+            if len(core) >= CORE_MIN:
+                yield core
 
 
 def _at_end(data: bytes, form: bytes) -> int:

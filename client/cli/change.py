@@ -29,15 +29,18 @@ def is_by_filter(name: object, text: str | None, usage: str) -> bool:
     return text is not None
 
 
-def change(session: Invocation, request: Request, noun: str, verb: str, did: str) -> None:
-    """Count what fits, ask, and change it in as many steps as it takes."""
+def change(
+    session: Invocation, request: Request, noun: str, verb: str, did: str, instead: str = ""
+) -> None:
+    """Count what fits, ask, and change it in as many steps as it takes. `instead`: what to type
+    where nothing fits."""
     doing = f"{verb} {noun}s by filter"
     found = trial(session, request, doing)
     count = many(found.matched, noun)
     if not found.matched_is_exact:
         count = f"at least {count}"
     if not found.matched and found.matched_is_exact:
-        session.done(found, f"No {noun} fits {request.filter!r}.")
+        session.done(found, f"No {noun} fits {request.filter!r}.", then=instead)
         return
     if session.dry_run:
         session.done(found, f"{count.capitalize()} would be {did}{some(found)}.")

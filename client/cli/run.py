@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ID = click.argument("run_id", type=RUN, metavar="RUN")
 # One call waits so long; then its answer shows how far the run is, and the next one waits.
 WAIT_MS = 10_000
+FIRST_MS = 3_000  # Then it is said why it has not started.
 WAIT_SHARE = 0.8
 # While somebody reads along. Progress is no event, so there is nothing to watch.
 LOOK_MS = 1_000
@@ -116,14 +117,28 @@ def wait_for(session: Invocation, run_id: str, most: int | None) -> run_pb2.Run:
     """The run once it has ended, or as it is when the time is over."""
     began = monotonic()
     # Each call has its timeout, and the answer takes some of that to arrive.
-    piece = min(WAIT_MS, WAIT_SHARE * session.timeout_s * 1000)
+    longest = min(WAIT_MS, WAIT_SHARE * session.timeout_s * 1000)
+    piece, is_said = min(FIRST_MS, longest), False
     with status(f"Waiting for {run_id}") as say:
         while True:
             left = piece if most is None else most - (monotonic() - began) * 1000
             seen = wait_once(session, run_id, min(left, piece))
             if seen.HasField("end_time") or (most is not None and left <= piece):
                 return seen
+            if not is_said:
+                is_said, piece = True, longest
+                say_why(session, seen)
             say(f"{run_id} is {word(seen)}, attempt {seen.attempt} {far(seen)}")
+
+
+def say_why(session: Invocation, seen: run_pb2.Run) -> None:
+    """What keeps a run from starting: whoever waits for it would see nothing else."""
+    if seen.state != m.run_pb2.RUN_STATE_PENDING:
+        return
+    request = m.run_pb2.ExplainRunRequest(namespace=session.namespace, run=seen.id)
+    found = session.ask(request, m.run_pb2.Explanation, f"explain run {seen.id}")
+    if found.obstacles:
+        session.say(f"{seen.id} waits: {found.obstacles[0].message}")
 
 
 def wait_once(session: Invocation, run_id: str, ms: float) -> run_pb2.Run:
@@ -247,9 +262,15 @@ def of_runs(session: Invocation, text: str | None, word: str) -> m.run_pb2.Chang
 @click.argument("run_ids", type=RUN, nargs=-1, metavar="[RUN...]")
 @change.FILTER
 def retry(session: Invocation, run_ids: tuple[str, ...], fitting: str | None) -> None:
-    """Begin the next attempt of runs that wait for it now."""
+    """Begin the next attempt of runs that wait for it now.
+
+    Runs that have failed for good are dead letters: see raftsched dead requeue.
+    """
     if change.is_by_filter(run_ids, fitting, "raftsched run retry"):
-        change.change(session, of_runs(session, fitting, "retry"), "run", "retry", "retried")
+        # What has failed for good waits for no attempt; it is among the dead letters.
+        other = "raftsched dead requeue --filter 'job=NAME'"
+        fits = of_runs(session, fitting, "retry")
+        change.change(session, fits, "run", "retry", "retried", other)
         return
     for run_id in run_ids:
         request = session.write(m.run_pb2.RetryRunRequest(namespace=session.namespace, run=run_id))

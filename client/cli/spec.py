@@ -94,7 +94,7 @@ FIELDS = (
     SpecOption("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
     SpecOption("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
           click.IntRange(0, 1_000)),
-    SpecOption("--on-failure", "on_failure.job", "Trigger this job when a run has failed.",
+    SpecOption("--on-failure", "on_failure.job", "Trigger it with what failed as payload.",
           metavar="JOB"),
 )  # fmt: skip
 

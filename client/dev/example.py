@@ -11,6 +11,7 @@ import signal
 import sys
 
 from .. import AlreadyExists, AsyncClient, Context, Retry, Unavailable, Worker, cron, every
+from ..executors import HttpExecutor, ShellExecutor
 
 PATIENCE_S = 30.0
 
@@ -64,7 +65,8 @@ async def main(endpoints: str) -> None:
                 break
             except Unavailable:
                 await asyncio.sleep(0.1)
-    worker = Worker(endpoints)
+    # It carries out what jobs of your own name, too: addresses to call, and commands.
+    worker = Worker(endpoints, executors=[HttpExecutor(), ShellExecutor()])
     register(worker)
     print("ready", flush=True)  # noqa: T201  # Whoever started us waits for the word.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

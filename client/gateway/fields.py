@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ..errors import FieldFault
@@ -45,6 +45,8 @@ TEXTS = {
 
 # Of a secret that is none.
 UNSAID = "it is no text; write it between double quotes (what it is is not repeated here)"
+# Of what stands beside a secret, and may be one that was put in the wrong place.
+BESIDE = "it is not what this field takes (not repeated here, beside a secret); see /docs"
 
 
 class Wrong(ValueError):
@@ -56,6 +58,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.faults: list[FieldFault] = []
+        self._hides = False  # What it fills has a secret, so nothing that is given is repeated.
 
     def note(self, field: str, message: str, reason: str = "FIELD_INVALID") -> None:
         """Keep a fault; Refused with all of them when there are too many."""
@@ -63,10 +66,15 @@ class Reader:
         if len(self.faults) == FAULTS_MAX:
             raise field_faults(self.faults)
 
+    def _wrong(self, path: str, wrong: Wrong, words: str = "") -> None:
+        self.note(path, words or (BESIDE if self._hides else str(wrong)))
+
     def fill(self, message: Message, given: object, path: str = "") -> None:
         """Put what a JSON object says into a message; `path` is where it stands."""
+        self._hides = self._hides or has_secret(message.DESCRIPTOR)
         if not isinstance(given, Mapping):
-            self.note(path, f"{shown(given)} is no object; write {{...}}")
+            words = f"{shown(given)} is no object; write {{...}}"
+            self.note(path, BESIDE if self._hides else words)
             return
         known, seen = names(message.DESCRIPTOR), set[str]()
         for key, value in given.items():
@@ -97,7 +105,7 @@ class Reader:
                 inner.SetInParent()
                 self._message(inner, value, path)
         except Wrong as wrong:
-            self.note(path, UNSAID if is_secret(field) else str(wrong))
+            self._wrong(path, wrong, UNSAID if is_secret(field) else "")
 
     def _put_map(self, message: Message, field: FieldDescriptor, value: Any, path: str) -> None:
         if not isinstance(value, Mapping):
@@ -108,7 +116,7 @@ class Reader:
             try:
                 target[text(key)] = scalar(kind, one)
             except Wrong as wrong:
-                self.note(below(path, key), str(wrong))
+                self._wrong(below(path, key), wrong)
 
     def _put_list(self, message: Message, field: FieldDescriptor, value: Any, path: str) -> None:
         if not isinstance(value, list):
@@ -122,7 +130,7 @@ class Reader:
                 else:
                     self._message(target.add(), one, there)
             except Wrong as wrong:
-                self.note(there, str(wrong))
+                self._wrong(there, wrong)
 
     def _message(self, message: Any, value: object, path: str) -> None:
         if message.DESCRIPTOR.full_name in TEXTS:
@@ -195,6 +203,20 @@ def is_map(field: FieldDescriptor) -> bool:
 def is_secret(field: FieldDescriptor) -> bool:
     """Whether its value is for whoever it is meant for alone, as the contract marks it."""
     return bool(field.GetOptions().debug_redact)
+
+
+@cache
+def has_secret(kind: Descriptor) -> bool:
+    """Whether a message of this type, or one inside of it, has a field that is a secret."""
+    seen, waiting = {kind}, [kind]
+    while waiting:
+        fields = waiting.pop().fields
+        if any(map(is_secret, fields)):
+            return True
+        inner = {field.message_type for field in fields if field.message_type is not None} - seen
+        seen |= inner
+        waiting += inner
+    return False
 
 
 def is_text(field: FieldDescriptor) -> bool:

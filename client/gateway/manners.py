@@ -27,7 +27,7 @@ LIST_MAX, HOST_MAX = 1_000, 260
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s/?#@\[\]:\\]+))(?::[0-9]*)?")
 # A node takes so much metadata, the names of it and some others included.
 TOKEN_MAX = 7_000
-SINGLE = ("Authorization", "Idempotency-Key")
+SINGLE = ("Authorization", "Idempotency-Key", "Origin", "Sec-Fetch-Site")
 # What tools send of a body whose type nobody has named; and what browsers alone send.
 UNNAMED = ("", "application/x-www-form-urlencoded")
 BROWSERS = ("origin", "sec-fetch-site", "sec-fetch-mode")

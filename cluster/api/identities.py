@@ -40,7 +40,7 @@ KNOWN_MAX = 5_000  # Tokens that were verified and are not looked at again.
 WAIT_S = 6.0  # For the keys of an issuer.
 WAITING_MAX = 200
 LOGGED, PERIOD_S = 20, 10.0
-MS_MAX = 1 << 52
+S_MAX = 253_402_300_799  # The last second of the year 9999, which all texts of instants hold.
 NOT_TAKEN = (
     "this token is of no identity provider that the cluster knows, or its signature is not right; "
     "ask an admin (raftsched identity list), whose nodes have the reason in their logs"
@@ -262,7 +262,7 @@ class Identities:
                     f"this token is valid from {iso_text(from_ms)} on ({name}), and it is "
                     f"{iso_text(now_ms)} here; look at the clocks of your provider and the node"
                 )
-        return until_ms + leeway_ms
+        return min(until_ms + leeway_ms, S_MAX * 1000)
 
     # Certificates.
 
@@ -332,7 +332,9 @@ def instant_of(claims: Mapping[str, Any], name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(f"{name} in this token is no number of seconds")
     # NaN is long ago, and what is beyond all calendars as far away as may be.
-    return 0 if isnan(value) else int(min(max(value, 0), MS_MAX // 1000) * 1000)
+    if isinstance(value, float) and isnan(value):
+        return 0
+    return int(min(max(value, 0), S_MAX) * 1000)
 
 
 def name_in(claims: Mapping[str, Any]) -> str:

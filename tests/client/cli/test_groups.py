@@ -71,6 +71,16 @@ def test_waiting_too_long_ends_with_7(cli: Cli, run_id: str) -> None:
     assert "it is pending after 1ms" in said.stderr
 
 
+def test_whoever_waits_hears_why_a_run_has_not_started(
+    cli: Cli, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftsched.client.cli.run.FIRST_MS", 1)
+    said = cli("run", "wait", run_id, "--for", "300ms")
+
+    assert f"{run_id} waits: no worker" in said.stderr
+    assert said.stderr.count(" waits: ") == 1
+
+
 def test_runs_are_listed_shown_explained_and_cancelled(cli: Cli, run_id: str) -> None:
     rows = cli.rows("run", "list", "--job", "x")
     details = dict(cli.rows("run", "get", run_id))

@@ -334,6 +334,9 @@ def test_a_secret_is_taken_from_the_body_alone_and_never_repeated() -> None:
     assert arrived == secret_pb2.PutSecretRequest(secret=secret, value="XplainX")
     for query, body in (
         ({"value": ["XplainX"]}, {"secret": {}}), ({"value": ["XplainX"]}, None),
+        ({}, {"secret": "XplainX"}), ({}, {"secret": {"labels": "XplainX"}}), ({}, "XplainX"),
+        ({}, {"secret": {"labels": {"a": ["XplainX"]}}}),
+        ({}, {"secret": {"createTime": "XplainX"}}),
         ({}, {"value": ["XplainX"]}), ({}, {"value": {"XplainX": "XplainX"}}),
         ({}, {"secret": {"value": "XplainX"}}), ({}, {"value": "XplainX", "Value": "XplainX"}),
     ):  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -32,6 +33,29 @@ def test_each_spelling_is_taken_out() -> None:
         assert text.strip('"=') not in said
 
 
+def test_spellings_of_other_programs_are_taken_out() -> None:
+    """An attacker read values in each of these."""
+    value = 'p@ss w0rd/C"A\\ND+=&%'
+    redaction = Redaction([value])
+    for text in (
+        quote(value), re.sub("%..", lambda found: found[0].lower(), quote(value, safe="")),
+        repr(value)[1:-1], value.encode().hex(), value.encode().hex().upper(),
+    ):  # fmt: skip
+        assert redaction.text(f"a {text} b") == "a (hidden) b", text
+
+
+@pytest.mark.parametrize("user", ["", "u", "me", "you", "user"])
+def test_a_password_inside_of_base64_is_taken_out(user: str) -> None:
+    """As in `Authorization: Basic`; at most the two letters at its ends may stay."""
+    value = "correct-horse-battery"
+    both = base64.b64encode(f"{user}:{value}:x".encode()).decode()
+    said = Redaction([value]).text(f"Basic {both}")
+    assert "(hidden)" in said
+    kept = said.removeprefix("Basic ").partition("(hidden)")
+    assert len(kept[0]) <= len(base64.b64encode(f"{user}:".encode())) + 1
+    assert len(kept[2]) <= 6
+
+
 def test_each_line_of_a_key_is_taken_out() -> None:
     said = Redaction([KEY]).text("it says MIIEvQIBADANBgkq, then hkiG9w0BAQEFAASC")
     assert said == "it says (hidden), then (hidden)"
@@ -40,7 +64,7 @@ def test_each_line_of_a_key_is_taken_out() -> None:
 def test_what_is_looked_for_is_bounded() -> None:
     """A worker's loop stands still meanwhile."""
     value = "\n".join(f"line number {number}" for number in range(4_000))
-    assert len(Redaction([value])._forms) <= 6 * (LINES_MAX + 1)
+    assert len(Redaction([value])._forms) <= 6 * (LINES_MAX + 1) + 20
     assert Redaction([value]).text(f"a {value} b") == "a (hidden) b"
 
 

@@ -322,6 +322,18 @@ async def test_a_change_of_the_rules_counts_at_once_and_ends_what_lasts(
     assert HIDDEN in await why(served, token)
 
 
+async def test_an_instant_beyond_all_calendars_is_as_far_away_as_may_be(start: Start) -> None:
+    """Providers give `exp` in milliseconds by mistake; who calls could not be shown then."""
+    served, issuer, _, _ = await opened(start)
+    for far in (10**12, 10**18, 10**400):
+        access = access_pb2_grpc.AccessServiceStub(served.channel)
+        caller = bearer(issuer.token(exp=far))
+        me = await access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=caller)
+        assert me.expire_time.ToJsonString() == "9999-12-31T23:59:59Z"
+    for shown in (issuer.token(nbf=10**400), issuer.token(iat=10**400)):
+        assert "valid from 9999" in await why(served, shown)
+
+
 async def test_a_token_that_expires_ends_what_lasts(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
