@@ -37,8 +37,10 @@ class Stand:
         return "/".join(parts)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Of one file: as long as it is open a loop runs in this thread, and no other test may have
+    one of its own."""
     with chromium() as found:
         yield found
 
