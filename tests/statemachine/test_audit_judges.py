@@ -382,6 +382,7 @@ def test_a_skip_beside_a_run_that_had_reached_its_start_deadline_is_wrong(
 ) -> None:
     """By the rules of before: the run ended in the very instant in which it stood in the way."""
     monkeypatch.setattr(dispatch, "_end_overdue", lambda *_: None)
+    monkeypatch.setattr(dispatch, "_ends_first", lambda due: due)
     deadline = Misfire(start_deadline=duration(MINUTE_MS))
     machine.create("a", cron="* * * * *", misfire=deadline)
     for _ in range(3):

@@ -28,7 +28,7 @@ from raftsched.statemachine.model.record import SecretRecord, encode, parse
 from raftsched.statemachine.model.request import StoreSecret
 
 from .conftest import Served, Start
-from .talk import Anything, refused
+from .talk import Anything, refused, until
 from .test_auth import Role, access, bearer, jobs, make
 
 VALUE = "XplainX text ä"
@@ -133,8 +133,13 @@ async def test_of_puts_at_once_each_is_bound_to_its_own_version(start: Start) ->
     """What was encrypted for a version that is taken meanwhile is encrypted again."""
     served = await start("a")
     give_keys(served, NEW)
-    asked = [put(served, "api-key", f"{VALUE} {number}") for number in range(3)]
-    made: Anything = await asyncio.gather(*asked)
+    gate = served.node.gate
+    gate.clear()
+    asked = asyncio.gather(*(put(served, "api-key", f"{VALUE} {number}") for number in range(3)))
+    # All of them were encrypted for the first version.
+    await until(lambda: len(gate._waiters) == 3)
+    gate.set()
+    made: Anything = await asked
     assert sorted(one.value_version for one in made) == [1, 2, 3]
     last = next(number for number, one in enumerate(made) if one.value_version == 3)
     lease = await leased(served, "api-key")
