@@ -73,11 +73,9 @@ def test_the_ledger_of_every_world_of_three_is_that_of_the_model(part: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("turn", range(len(DEADLINES)))
-def test_the_ledger_of_every_world_of_two_is_that_of_the_model_under_all_settings(
-    turn: int,
-) -> None:
-    """Of the start deadlines one by turns; the command plays each with each."""
+def test_the_ledger_of_every_world_of_two_is_that_of_the_model_under_all_settings() -> None:
+    """A third, and of the start deadlines one by turns; the command plays each with each."""
+    turn = 0
     for place, how in enumerate(worlds(2)):
         for number, setting in enumerate(SETTINGS):
             beside, deadline = divmod(number, len(DEADLINES))
