@@ -2,7 +2,7 @@
 // happened last.
 import { read } from "../lib/api.js";
 import { html, useEffect } from "../lib/dom.js";
-import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened, STALE } from "../lib/overview.js";
+import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened } from "../lib/overview.js";
 import { many, number, plain, words } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
 import { useAsked, useLiveAsked, usePolled } from "../lib/load.js";
@@ -57,7 +57,8 @@ function Figures() {
 }
 
 function Ahead() {
-  const asked = usePolled((signal) => read("/v1/forecast", { namespace: namespace(), ahead: "3600s", read: STALE }, { signal }), namespace(), AHEAD_MS);
+  // The leader alone knows the workers, and so what their slots can carry.
+  const asked = usePolled((signal) => read("/v1/forecast", { namespace: namespace(), ahead: "3600s" }, { signal }), namespace(), AHEAD_MS);
   return html`<section class="card" aria-label="Next hour"><${Asked} asked=${asked} what="forecast" rows=${2}>${(found) => {
     const minutes = found.minutes ?? [];
     const capacity = Number(found.capacity ?? 0);
