@@ -16,9 +16,9 @@ himself. A damaged filter goes unseen: the engine then reads the block itself.
 The iterator of rocksdict keeps pointers into its options and no hold on them: a scan whose options
 were collected ends anywhere. `_scan` is a generator for that reason alone.
 
-Who merges tables stands back (`_env`). Nodes write the same and so merge at the same moment. A
-flush does not stand back, since writers wait for it. Indexes and filters are in parts: whole, a
-filter can be larger than a shard of the cache, and is read and hashed at every miss.
+Who merges tables stands back (`_env`), and who flushes does so a little, since writers may have to
+wait for it. Nodes write the same, and so do both at the same moment. Indexes and filters are in
+parts: whole, a filter can be larger than a shard of the cache, and is read and hashed at each miss.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ FIGURES = (
 # How nice they are who merge tables: a tenth of a processor is left to them when all are busy, and
 # under the largest load they need a fortieth.
 MERGE_NICENESS = 10
+# And they who flush: a third of what a loop gets, where three nodes share two processors.
+FLUSH_NICENESS = 5
 # As long as a table is open its file takes room, merged or not: whoever reads slowly opens the
 # store anew after so many turns.
 TURNS = 100
@@ -373,7 +375,7 @@ def _blocks(cache_bytes: int) -> rocksdict.BlockBasedOptions:
 
 
 def _env() -> rocksdict.Env:
-    """The engine's threads, which are those of the process; the ones that merge stand back.
+    """The engine's threads, which are those of the process; they stand back.
 
     All nodes write the same, so all merge their tables at the same moment; on the processors of one
     machine that stood in front of their loops for a second and more. Merging can wait for a gap.
@@ -385,7 +387,10 @@ def _env() -> rocksdict.Env:
 
     def begin() -> None:
         if sys.platform == "linux":  # Elsewhere it would be that of the whole process.
-            os.nice(MERGE_NICENESS)
+            os.nice(FLUSH_NICENESS)
+        env.set_high_priority_background_threads(1)
+        if sys.platform == "linux":
+            os.nice(MERGE_NICENESS - FLUSH_NICENESS)
         # More than one, the engine's own number: then it starts them at once.
         env.set_low_priority_background_threads(2)
 

@@ -49,8 +49,8 @@ def test_merging_tables_stands_back_behind_everything_else(tmp_path: Path) -> No
         store.flush()
     store.close()
     assert set(nice_of("rocksdb:low")) == {min(19, usual + rocks_store.MERGE_NICENESS)}
-    # Who waits for a flush is a writer, and with it the node's loop.
-    assert set(nice_of("rocksdb:high")) <= {usual}
+    # Writers may have to wait for a flush, so it stands back less.
+    assert set(nice_of("rocksdb:high")) == {min(19, usual + rocks_store.FLUSH_NICENESS)}
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual
 
 

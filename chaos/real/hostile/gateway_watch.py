@@ -22,6 +22,8 @@ SPACE = "door"
 ASK_S, GIVEN_UP_S = 0.2, 10.0
 # After its node was started a gateway may take so long until it serves.
 COMES_S = 15.0
+# A node that dies takes its gateway along, and may be seen alive without it for a moment.
+GONE_S = 5.0
 CALL_S = 30.0
 
 
@@ -55,6 +57,8 @@ class GatewayWatch:
         self.made: set[str] = set()
         # Which gateway of which node, and since when this node is there.
         self._pid, self._of, self._since = 0, 0, 0.0
+        # Since when this gateway is not seen; 0 while it is.
+        self._gone = 0.0
 
     async def watch(self) -> None:
         """As long as the run lasts."""
@@ -77,12 +81,16 @@ class GatewayWatch:
             return
         pid = gateway_of(self.node.pid)
         if self.node.pid != self._of:
-            self._of, self._since, self._pid = self.node.pid, now, pid
+            self._of, self._since, self._pid, self._gone = self.node.pid, now, pid, 0.0
+        elif not pid and self._pid and (not self._gone or now - self._gone < GONE_S):
+            self._gone = self._gone or now
+            return
         elif self._pid and pid != self._pid:
             death = f"the gateway of {self.node.name} ended by itself"
-            sight.deaths.append((now, death))
+            sight.deaths.append((self._gone or now, death))
             self.stand.say(f"         {death}")
-        self._pid = pid or self._pid
+            self._pid = pid
+        self._pid, self._gone = pid or self._pid, 0.0
         if pid and (held := resident_mb(pid)):
             sight.gateway_memory.append(Memory(now, "gateway", pid, held))
 
