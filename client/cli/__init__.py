@@ -14,7 +14,8 @@ from .lazy import CommandEntry, Root
 
 HELP = """\b
 Schedule jobs on a Raft cluster: nothing lost, nothing doubled, no database.
-Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE."""
+Each option can be a variable: RAFTSCHED_OUTPUT, RAFTSCHED_JOB_LIST_STATE.
+-h is the help of each command, -V the version."""
 EXAMPLES = ("raftsched job create report --cron '0 9 * * *' --handler build-report",)
 
 # What is typed: where it is, and its line on the root's help page. What is not installed is not
@@ -50,8 +51,12 @@ COMMANDS = {
     "node": CommandEntry("raftsched.cluster.main:node", "Run one node of a cluster."),
     "bench": CommandEntry("raftsched.chaos.commands.bench:bench", "Measure a cluster."),
     "chaos": CommandEntry("raftsched.chaos.commands.chaos:chaos", "Prove a cluster under faults."),
+    "tls": CommandEntry(".tls:tls", "Certificates of your own: make and renew them."),
     "doctor": CommandEntry(
         ".doctor:doctor", "Find out what is wrong with this machine or the cluster."
+    ),
+    "support-bundle": CommandEntry(
+        ".support:support_bundle", "What is needed to find a fault, without secrets."
     ),
     "config": CommandEntry(".config:config", "Contexts: which cluster the commands talk to."),
     "completion": CommandEntry(

@@ -137,6 +137,11 @@ class Root(ExampleGroup):
         entry = self.table.get(cmd_name)
         return entry.load() if entry and entry.is_installed() else None
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its two options are named above, so that all commands fit on a screen."""
+        self.write_examples(formatter)
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.table[name].help) for name in self.list_commands(ctx)])
