@@ -14,6 +14,7 @@ from .exits import Exit, Trouble
 from .lazy import ExampleGroup
 from .names import NODE
 from .options import command
+from .rolling import rolling_restart, upgrade
 from .session import Invocation, many
 from .strain import steps, strains
 
@@ -355,3 +356,7 @@ def verified(session: Invocation, *, repair: bool) -> cluster_pb2.VerifyStateRes
             endpoint = answer.endpoint
             advance(found.looked - looked)
             looked = found.looked
+
+
+cluster.add_command(rolling_restart)
+cluster.add_command(upgrade)

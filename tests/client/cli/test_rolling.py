@@ -1,0 +1,123 @@
+"""Rolling restart and upgrade: when they begin, in which order, and when they stop."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from raftsched.client.cli import rolling
+from raftsched.client.cli.rolling import Restarting
+from raftsched.proto.v1 import cluster_pb2
+
+from ..stage import Stage
+from .conftest import Cli
+from .test_groups import saying
+
+Node = cluster_pb2.Node
+TASK = Restarting("true", 5.0, 2.0)
+
+
+def seen(**changed: object) -> cluster_pb2.ClusterStatus:
+    """Three nodes, all well; n2 leads."""
+    whole = cluster_pb2.ClusterStatus(
+        node="n1", leader="n2", quorum=True, margin=1, commit_index=500
+    )
+    for name in ("n1", "n2", "n3"):
+        whole.nodes.add(
+            name=name, client_address=f"{name}.example:7400", reachable=True, serving=True,
+            applied_index=499, version="1.0", build=f"b-{name}",
+            role=Node.ROLE_LEADER if name == "n2" else Node.ROLE_FOLLOWER,
+        )  # fmt: skip
+    for field, value in changed.items():
+        setattr(whole, field, value)
+    return whole
+
+
+def with_node(**changed: object) -> cluster_pb2.ClusterStatus:
+    whole = seen()
+    for field, value in changed.items():
+        setattr(whole.nodes[2], field, value)
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (seen(leader=""), "nobody leads"), (seen(quorum=False), "no quorum"),
+        (seen(margin=0), "no node may be lost"), (with_node(reachable=False), "not reachable"),
+        (with_node(serving=False), "does not serve"), (with_node(applied_index=9), "491 entries"),
+    ],
+    ids=["leader", "quorum", "margin", "reachable", "serving", "behind"],
+)  # fmt: skip
+def test_no_node_is_stopped_while_something_is_not_well(
+    status: cluster_pb2.ClusterStatus, why: str, cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    assert rolling.not_well(seen()) == []
+    [fault] = rolling.not_well(status)
+    assert why in fault
+
+    stage.leader.faults.append(saying(status))
+    trace = tmp_path / "trace"
+    said = cli("cluster", "rolling-restart", "--hook", f"touch {trace}", "--yes")
+
+    assert said.exit_code == 6
+    assert why in said.stderr
+    assert not trace.exists()
+
+
+def test_the_leader_comes_last_and_who_runs_the_version_is_passed_over() -> None:
+    assert rolling.in_order(seen(), TASK, ()) == ["n1", "n3", "n2"]
+    assert rolling.in_order(seen(), TASK, ("n2", "n3")) == ["n3", "n2"]
+    assert rolling.in_order(seen(), Restarting("", 1, 1, "1.0"), ()) == []
+    # A build says it as well.
+    assert rolling.in_order(seen(), Restarting("", 1, 1, "b-n1"), ()) == ["n3", "n2"]
+
+
+def test_what_is_asked_for_twice_or_not_at_all_is_refused(cli: Cli) -> None:
+    for words in (
+        [], ["--hook", "true", "--unit", "raftsched-node"], ["--hook", "true", "--settle", "1s"],
+    ):  # fmt: skip
+        assert cli("cluster", "rolling-restart", "--yes", *words).exit_code == 2
+
+
+def test_a_dry_run_names_the_order_and_runs_nothing(cli: Cli, stage: Stage, tmp_path: Path) -> None:
+    stage.leader.faults.append(saying(seen()))
+
+    said = cli.ok("cluster", "rolling-restart", "--hook", f"touch {tmp_path}/trace", "--dry-run")
+
+    assert "It would restart n1, n3, n2, in this order." in said.stderr
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_command_that_fails_leaves_the_node_as_it_was(cli: Cli, stage: Stage) -> None:
+    answers = [seen(), seen(), with_node(serving=False), seen()]
+    stage.leader.faults.extend(saying(one) for one in answers)
+
+    said = cli("cluster", "rolling-restart", "--yes", "--hook", "echo no such unit; exit 3")
+
+    assert said.exit_code == 1
+    assert "stopped at n1" in said.stderr
+    assert "it ended with 3" in said.stderr
+    assert "no such unit" in said.stderr
+    assert "not touched: n3, n2" in said.stderr
+    last = stage.leader.heard[-1]
+    assert isinstance(last, cluster_pb2.DrainNodeRequest)
+    assert (last.node, last.resume) == ("n1", True)
+
+
+def test_the_command_is_given_whom_to_restart(tmp_path: Path) -> None:
+    words = f'printf %s "$NODE $NODE_HOST $NODE_ADDRESS" > {tmp_path}/given'
+
+    why = rolling.restarted_by(Restarting(words, 5.0, 2.0), seen().nodes[0])
+
+    assert why == ""
+    assert (tmp_path / "given").read_text() == "n1 n1.example n1.example:7400"
+
+
+def test_a_command_without_end_is_ended() -> None:
+    why = rolling.restarted_by(Restarting("exec sleep 600", 0.05, 2.0), seen().nodes[0])
+
+    assert "did not end within" in why
+    assert os.environ.get("NODE") is None
