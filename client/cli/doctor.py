@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 PACKAGES = ("raftsched", "grpcio", "protobuf", "rocksdict", "pysyncobj", "croniter", "tzdata")
 FILES_WANTED = 4_096
+FILES_LEAST = 1_024  # With fewer a node turns connections away.
 SYNCS = 50
 # A commit waits for this on two disks; beyond it lateness suffers.
 SYNC_GOOD_MS = 10.0
 SYNC_BAD_MS = 100.0
 FREE_WANTED = 1 << 30
+FREE_LEAST = 64 << 20  # Less than one piece of the journal.
 SKEW_GOOD_MS = 500
 CONNECT_S = 2.0
 INDENT = 29  # Where the text of a finding begins.
@@ -136,12 +138,14 @@ def versions() -> CheckResult:
 
 
 def open_files() -> CheckResult:
+    """A node raises the soft limit by itself, as far as the hard one goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} files and connections at once"
-    if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
-        return CheckResult("open files", "warning", f"{text}; a node wants {FILES_WANTED}",
-                       f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536}")  # fmt: skip
-    return CheckResult("open files", "ok", text)
+    text = f"{soft} files and connections at once, {hard} where a node asks for more"
+    if hard == resource.RLIM_INFINITY or hard >= FILES_WANTED:
+        return CheckResult("open files", "ok", text)
+    verdict = "wrong" if hard < FILES_LEAST else "warning"
+    return CheckResult("open files", verdict, f"{text}; it wants {FILES_WANTED}",
+                       "ulimit -Hn 65536 as root, LimitNOFILE=65536 in the unit")  # fmt: skip
 
 
 def port(address: str) -> CheckResult:
@@ -161,10 +165,12 @@ def port(address: str) -> CheckResult:
 
 def space(folder: Path) -> CheckResult:
     try:
-        free = shutil.disk_usage(folder).free
+        free, total = (disk := shutil.disk_usage(folder)).free, disk.total
     except OSError as wrong:
         return CheckResult("disk space", "wrong", str(wrong), f"mkdir -p {folder}")
-    text = f"{free / 1e9:,.1f} GB free in {folder}"
+    text = f"{free / 1e9:,.1f} of {total / 1e9:,.1f} GB free in {folder}"
+    if free < FREE_LEAST:
+        return CheckResult("disk space", "wrong", text, "make room: a full disk stops all writes")
     if free < FREE_WANTED:
         return CheckResult("disk space", "warning", text, "make room: a full disk stops all writes")
     return CheckResult("disk space", "ok", text)
@@ -200,6 +206,7 @@ def sync(folder: Path) -> CheckResult:
 
 def cluster(session: Invocation) -> Iterator[CheckResult]:
     from ..endpoints import parse
+    from .locks import certificates, strangers
 
     seen: list[cluster_pb2.ClusterStatus] = []
     with session.make_client() as client:
@@ -208,7 +215,9 @@ def cluster(session: Invocation) -> Iterator[CheckResult]:
             yield finding
             if status is not None:
                 seen.append(status)
+        yield from certificates(session, parse(session.endpoints))
         if seen:
+            yield from strangers(session, parse(session.endpoints))
             yield from agreement(seen)
             for status in seen:
                 for strain in strains(status, session.out.look):
