@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TypeVar
 
+from ..cluster.local.systemd import give_signs, notify
 from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
 from .executors.executor import Executor
@@ -144,9 +145,13 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+        # It is ready without a cluster too: it takes up runs as soon as there is one.
+        notify("READY=1")
+        signs = asyncio.create_task(give_signs())
         try:
             await self.serve()
         finally:
+            signs.cancel()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
@@ -157,6 +162,7 @@ class Worker:
             self._stop_now = True
             return
         LOG.info("%s: draining for at most %g s", name, self._grace)
+        notify("STOPPING=1")
         self._stop_asked = True
 
     def stop(self, *, now: bool = False) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ["proto", "cluster", "statemachine", "client", "chaos", "tests"]
+FOLDERS = ["proto", "cluster", "statemachine", "client", "chaos", "tests", "deploy"]
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(path for f in FOLDERS for path in (ROOT / f).rglob("*.md"))]
+    [*ROOT.glob("*.md"), *(path for f in (*FOLDERS, "docs") for path in (ROOT / f).rglob("*.md"))]
 )
 README_LINES_MAX = 150
 DESIGN_LINES_MAX, COLUMNS_MAX = 150, 100

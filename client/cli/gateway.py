@@ -224,6 +224,7 @@ async def _serve(
     session: Invocation, host: str, port: int, settings: Settings,
     log: logging.Handler, *, quiet: bool,
 ) -> None:  # fmt: skip
+    from ...cluster.local.systemd import give_signs, notify
     from ..gateway.app import Gateway
     from ..gateway.server import Lines, Port
 
@@ -245,8 +246,12 @@ async def _serve(
             ) from error  # fmt: skip
         scheme = "https" if settings.certificate else "http"
         own.info("listening", extra={"url": f"{scheme}://{where}", "cluster": session.endpoints})
+        notify("READY=1")
+        signs = asyncio.create_task(give_signs())
         await _until_signal(served)
+        notify("STOPPING=1")
         await served.stop()
+        signs.cancel()
         own.info("stopped")
 
 

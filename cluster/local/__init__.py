@@ -8,5 +8,6 @@ Others may use:
 * nodes: nodes as processes: addresses, command lines, start, stop, who is ready.
 * ports: ports of this machine that are free.
 * process: a program beside this one, which ends with it.
+* systemd: a word to systemd, where it started this process, and the sign that it lives.
 * virtual_clock: the time of a cluster for tests, in a file that its nodes have mapped.
 """

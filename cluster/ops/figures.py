@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,6 +19,7 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import LaneRecord, NamespaceRecord, UsageRecord, parse
 from ...statemachine.runs import set_aside
 from ..node import damage
+from ..node.figure_history import Figure
 from ..node.node import Node
 from ..node.peer_info import ZONE_EDITION
 
@@ -43,6 +44,7 @@ class NodeFigures:
         yield from self._disk()
         if node.leads:
             yield one("worker_sessions", "Workers connected.", node.sessions.present())
+            yield from latest(node.figures.history.newest(1))
             yield from queues(node.replica.store)
             yield from namespaces(node.replica.store)
 
@@ -118,6 +120,15 @@ class NodeFigures:
         figures = store.figures() if isinstance(store, RocksStore) else {}
         for name, value in figures.items():
             yield one(f"rocksdb_{name}", f"RocksDB's {name.replace('_', ' ')}.", value)
+
+
+def latest(figures: Iterable[Figure]) -> Iterator[Metric]:
+    """Of the last second, as the leader counted it."""
+    for figure in figures:
+        yield one("worker_slots", "Slots of workers.", figure.slots)
+        yield one("worker_slots_busy", "Slots of workers that are taken.", figure.busy)
+        yield one("oldest_ready_seconds", "How long the oldest run waits that could start.",
+                  figure.oldest_ms / 1000)  # fmt: skip
 
 
 def queues(store: Reading) -> Iterator[Metric]:

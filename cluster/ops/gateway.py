@@ -108,7 +108,9 @@ class GatewayBeside:
 
     async def _run(self) -> int:
         process = self._process = Process(
-            "gateway", self._words(), Path(os.devnull), {"RAFTSCHED_CONFIG": os.devnull},
+            # systemd hears of the node's life alone.
+            "gateway", self._words(), Path(os.devnull),
+            {"RAFTSCHED_CONFIG": os.devnull, "NOTIFY_SOCKET": ""},
             PROGRAM_OF_CLIENT, streams="lines",
         )  # fmt: skip
         await asyncio.to_thread(process.start)

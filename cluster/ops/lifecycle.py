@@ -19,11 +19,12 @@ import structlog
 
 from ...statemachine.tenants import access
 from ..api.server import Server
+from ..local import systemd
 from ..node.memory import MemoryReturn, limit_heaps
 from ..node.peer_info import ZONE_EDITION
 from ..node.virtual_time import MARK, VirtualClock
 from ..raft import faults
-from . import descriptors, listen, log, slices, systemd, tls
+from . import descriptors, listen, log, slices, tls
 from .config import Config, ConfigWrong
 from .config_checks import doubts, is_loopback
 from .data_dir import Folder, explained, removal

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
+from ..local.systemd import Watchdog, notify
 from ..node.node import Node
 from .metrics import Metrics
 
@@ -37,6 +38,7 @@ class Watch:
         self._without_since = 0.0
         self._founding = ""
         self._connected: frozenset[str] = frozenset()
+        self._watchdog = Watchdog()
         # None: not known, as another node led until now.
         self._workers: set[str] | None = None
         self.task = asyncio.create_task(self._keep_looking(), name="watch")
@@ -58,6 +60,7 @@ class Watch:
             self._look(loop.time())
 
     def _look(self, now: float) -> None:
+        self._watchdog.look(now)
         if now - self._renewed_at > RENEW_SECONDS:
             self._renewed_at = now
             self._renew()
@@ -80,6 +83,8 @@ class Watch:
         elif self._without_since and now - self._without_since > ALONE_SECONDS:
             self._tell_why_alone()
         if leader != self._leader:
+            me = self.node.name
+            notify(f"STATUS={me} {follows(me, leader)}, term {self.node.term}")
             if leader == self.node.name:
                 self.metrics.leaderships += 1
             elif leader:
@@ -114,3 +119,10 @@ class Watch:
             for worker in self._workers - workers:
                 logs.info("worker is gone", worker=worker)
         self._workers = workers
+
+
+def follows(me: str, leader: str) -> str:
+    """What `systemctl status` shows of a node."""
+    if not leader:
+        return "knows no leader"
+    return "leads" if leader == me else f"follows {leader}"

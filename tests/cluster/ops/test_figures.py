@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.core import Metric
 
+from raftsched.cluster.node.figure_history import Figure
 from raftsched.cluster.ops import figures
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
@@ -50,6 +51,17 @@ def test_namespaces_tell_what_they_hold(store: MemoryStore) -> None:
     assert found["raftsched_leases shop"] == 4
     assert found["raftsched_dead_letters_kept shop"] == 1
     assert found["raftsched_jobs default"] == 0
+
+
+def test_the_last_second_tells_how_busy_workers_are_and_how_long_runs_wait() -> None:
+    figure = Figure(1, "n1", 1.0, oldest_ms=2_500, slots=8, busy=3)
+
+    assert rows(*figures.latest((figure,))) == {
+        "raftsched_worker_slots": 8,
+        "raftsched_worker_slots_busy": 3,
+        "raftsched_oldest_ready_seconds": 2.5,
+    }
+    assert rows(*figures.latest(())) == {}
 
 
 def test_users_cannot_make_rows_without_end(
