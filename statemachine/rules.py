@@ -63,7 +63,7 @@ from .model.request import (
     StoreSecret,
 )
 from .runs import attempts, grants, leased_secrets, leases, reports, set_aside
-from .selfcheck import verify
+from .selfcheck import mend
 from .tenants import (
     access,
     calendars,
@@ -88,7 +88,7 @@ RULES: dict[type, Rule] = {
     Note: reports.note,
     Lapse: leases.lapse,
     Resume: leases.resume,
-    Repair: verify.repair,
+    Repair: mend.repair,
     Observe: alerts.observe,
     Called: alerts.called,
     CreateToken: access.create,

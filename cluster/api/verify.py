@@ -4,6 +4,9 @@ The check reads a snapshot on a thread of its own, one at a time: whoever asks m
 and it ends when nobody has waited for it for a while. Fingerprints are chains: two that
 are equal at one revision were equal at all before, so nodes at different revisions can be compared
 each at its own, and shown at the lowest.
+
+What differs is mended in bounded changes, and looked for again, until a check finds nothing. That
+belongs to the check: whoever asks for it too joins, so nothing is mended twice from one look.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from ...proto.v1 import cluster_pb2
 from ...statemachine.core.instants import set_ms, to_ms
 from ...statemachine.core.store import Reading
+from ...statemachine.model.difference import Difference
 from ...statemachine.model.request import Repair, Repaired
 from ...statemachine.selfcheck import verify
 from ..node import refusals
@@ -27,13 +31,16 @@ from .cluster_status import StatusView
 
 SHOWN = 100
 FOUND_MAX = 20_000
-REPAIRS = 1_000  # Entries mended by one change.
-ROUNDS = 1_000
+MENDED_AT_ONCE = 1_000  # Differences that one request for a change has.
+ROUNDS = 1_000  # Looks for what still differs after others were mended.
+MEND_S = 30.0  # How long one change may take.
 CATCH_UP_S = 2.0  # How long this node waits for a revision that another one has seen.
 LINGER_S = 5.0  # A check goes on without anybody who waits for it.
 KEPT_S = 60.0  # What it came to is kept, for those who have asked for it.
 ASKERS = 1_000  # Of one check, that are remembered.
 WAIT_MAX_S = 60.0  # A caller waits to hear how far it is.
+
+T = TypeVar("T")
 
 
 class CheckStopped(Exception):
@@ -45,8 +52,20 @@ class StateDifferences:
     """What the check of one state came to."""
 
     records: int = 0
-    differences: list[str] = field(default_factory=list)
-    count: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return len(self.differences)
+
+
+@dataclass(frozen=True)
+class StateMended:
+    """What mending has come to."""
+
+    mended: int
+    # Of what was looked for last, what differs still.
+    left: int
 
 
 class Check:
@@ -58,13 +77,15 @@ class Check:
         self.askers: dict[str, None] = {}
         self.waiting = 0
         self.ended: asyncio.Future[StateDifferences] | None = None
+        self.mending: asyncio.Task[StateMended] | None = None
         # Written by its thread and read by the loop, and the other way round.
         self.records = self.looked = 0
         self.is_stopped = False
 
     @property
     def is_over(self) -> bool:
-        return self.ended is not None and self.ended.done()
+        is_mended = self.mending is None or self.mending.done()
+        return self.ended is not None and self.ended.done() and is_mended
 
     def asked_by(self, asker: str) -> None:
         self.askers.pop(asker, None)
@@ -72,15 +93,14 @@ class Check:
         if len(self.askers) > ASKERS:
             del self.askers[next(iter(self.askers))]
 
-    async def found(self, wait_s: float) -> StateDifferences | None:
-        """What it came to; None: it goes on."""
-        assert self.ended is not None, "it was begun"
+    async def waited(self, part: asyncio.Future[T], wait_s: float) -> T | None:
+        """What a part of it came to; None: it goes on."""
         self.waiting += 1
         try:
-            await asyncio.wait([self.ended], timeout=wait_s)
+            await asyncio.wait([part], timeout=wait_s)
         finally:
             self.waiting -= 1
-        return self.ended.result() if self.ended.done() else None
+        return part.result() if part.done() else None
 
 
 class WatchedReading:
@@ -124,11 +144,17 @@ class Verifier:
         wait_s = call.timeout()
         if request.HasField("wait"):
             wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.patience())
+        give_up = asyncio.get_running_loop().time() + wait_s
+        assert check.ended is not None, "it was begun"
+        mended = None
         try:
-            found = await check.found(wait_s)
+            found = await check.waited(check.ended, wait_s)
+            if found is not None and found.count and request.repair:
+                left_s = max(0.0, give_up - asyncio.get_running_loop().time())
+                mended = await check.waited(self._mending(check, call.actor), left_s)
         finally:
             asyncio.get_running_loop().call_later(LINGER_S, self._look_at, check)
-        if found is None:
+        if found is None or (found.count and request.repair and mended is None):
             if not request.HasField("wait"):
                 raise TimeoutError
             answer.running, answer.caller = True, check.actor
@@ -136,11 +162,13 @@ class Verifier:
             set_ms(answer.begin_time, check.began_at_ms)
             return answer
         answer.records, answer.difference_count = found.records, found.count
-        answer.differences.extend(found.differences)
-        if request.repair and found.count:
-            answer.repaired = await self._repair(call)
+        answer.differences.extend(str(one) for one in found.differences[:SHOWN])
+        answer.sound = not found.count
+        if mended is not None:
+            answer.repaired, answer.sound = mended.mended, not mended.left
+        differ = answer.difference_count
         await self._compare(call, answer)
-        answer.sound = not answer.difference_count or answer.repaired == answer.difference_count
+        answer.sound = answer.sound and answer.difference_count == differ
         answer.sound = answer.sound and not self._strangers(answer)
         return answer
 
@@ -149,38 +177,60 @@ class Verifier:
         check = self._check
         if check is None or (check.is_over and asker not in check.askers):
             check = self._check = Check(call.actor, self.node.clock.now_ms())
-            reading = WatchedReading(self.node.snapshot(), check)
-            loop = asyncio.get_running_loop()
-            check.ended = loop.run_in_executor(self._helper, look, reading, check)
+            check.ended = self._looked(check)
             check.ended.add_done_callback(lambda ended: self._over(check, ended))
         check.asked_by(asker)
         return check
 
+    def _looked(self, check: Check) -> asyncio.Future[StateDifferences]:
+        reading = WatchedReading(self.node.snapshot(), check)
+        return asyncio.get_running_loop().run_in_executor(self._helper, look, reading, check)
+
     def _look_at(self, check: Check) -> None:
         """Nobody may wait for it any more. Soon it is over then, and none joins it."""
         if not check.waiting and not check.is_over:
-            check.is_stopped = True
+            stop(check)
             self._forget(check)
 
-    def _over(self, check: Check, ended: asyncio.Future[StateDifferences]) -> None:
+    def _over(self, check: Check, ended: asyncio.Future[Any]) -> None:
         if not ended.cancelled() and ended.exception() is not None:
             self._forget(check)
-        asyncio.get_running_loop().call_later(KEPT_S, self._forget, check)
+        asyncio.get_running_loop().call_later(KEPT_S, self._forget_ended, check)
+
+    def _forget_ended(self, check: Check) -> None:
+        """While it mends it is the one to join; its end comes back here."""
+        if check.is_over:
+            self._forget(check)
 
     def _forget(self, check: Check) -> None:
         if self._check is check:
             self._check = None
 
-    async def _repair(self, call: Call) -> int:
-        """Mend until there is nothing left: some entries are right only after others are."""
-        mended = 0
+    def _mending(self, check: Check, actor: str) -> asyncio.Task[StateMended]:
+        """It is begun once for a check, and goes on while somebody waits for it."""
+        if check.mending is None:
+            check.mending = asyncio.create_task(self._mend(check, actor))
+            check.mending.add_done_callback(lambda ended: self._over(check, ended))
+        return check.mending
+
+    async def _mend(self, check: Check, actor: str) -> StateMended:
+        """Mend until nothing is found: some entries are right only after others are."""
+        mended = in_vain = 0
         for _ in range(ROUNDS):
-            reply = await self.node.ask(Repair(REPAIRS), call.actor, call.timeout(), call.namespace)
-            part = cast(Repaired, reply).mended
-            if not part:
+            # One who asked before may have gone while a change of his was under way: what is
+            # decided behind it sees it.
+            await self.node.ask(Repair(()), actor, MEND_S)
+            found = await self._looked(check)
+            rest, before = found.differences, mended
+            while rest:
+                asked = Repair(tuple(rest[:MENDED_AT_ONCE]))
+                reply = cast(Repaired, await self.node.ask(asked, actor, MEND_S))
+                mended += reply.mended
+                rest = rest[reply.done :]
+            in_vain = in_vain + 1 if mended == before else 0
+            if not found.count or in_vain > 1:
                 break
-            mended += len(part)
-        return mended
+        return StateMended(mended, found.count)
 
     async def _compare(self, call: Call, answer: cluster_pb2.VerifyStateResponse) -> None:
         """Hold the copies of the nodes that can be reached against this one."""
@@ -239,8 +289,15 @@ class Verifier:
 
     def close(self) -> None:
         if self._check is not None:
-            self._check.is_stopped = True
+            stop(self._check)
         self._helper.shutdown(wait=False, cancel_futures=True)
+
+
+def stop(check: Check) -> None:
+    """What it has asked for and is not decided on yet is withdrawn."""
+    check.is_stopped = True
+    if check.mending is not None:
+        check.mending.cancel()
 
 
 def ahead(name: str, about: NodeInfo, node: Node) -> str:
@@ -255,8 +312,7 @@ def ahead(name: str, about: NodeInfo, node: Node) -> str:
 
 def look(reading: Reading, check: Check) -> StateDifferences:
     """Check one state; on the helper."""
+    records = 0
     for _ in reading.scan(b"\0", b"\xff" * 64):
-        check.records += 1
-    differences = verify.verify(reading, FOUND_MAX)
-    shown = [str(one) for one in differences[:SHOWN]]
-    return StateDifferences(check.records, shown, len(differences))
+        check.records = records = records + 1
+    return StateDifferences(records, verify.verify(reading, FOUND_MAX))

@@ -418,17 +418,19 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Mend derived entries that differ from the records, at most so many. The reply: Repaired."""
+    """Mend what a check has found, once. The reply: Repaired."""
 
-    most: int
+    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """What came of a Repair."""
 
-    # Empty when there was nothing to mend.
-    mended: tuple[Difference, ...]
+    # How many were looked at; the others are asked for again.
+    done: int
+    # Of those, how many the present state had still.
+    mended: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,6 @@
 
 Others may use:
 
-* verify: everything that can be computed, computed anew and mended.
+* verify: everything that can be computed, computed anew.
+* mend: what differs, put right a piece at a time.
 """

@@ -55,6 +55,10 @@ COUNTED: dict[bytes, type[Record]] = {
     keys.FORMER: FormerRecord,
     keys.DEPENDS: DependsRecord,
 }
+# Where something begins: an earlier mark is as good, and a later one is wrong.
+MARKS = frozenset(("live_from", "ledger_from_ms", "ready_from", "token_from"))
+# What follows from a job's definition and state, however many runs it has.
+FACTS = frozenset(("has_downstream", "after_end", "once", "may_finish", "timer_at_ms"))
 
 
 @dataclass(slots=True)
@@ -198,17 +202,25 @@ def _of_state(
     missed = next(early, None)
     if missed is not None:
         wanted["ledger_from_ms"] = keys.scheduled_at(missed[0])
-    if state.state == DELETING:
-        return wanted
+    if state.state != DELETING:
+        wanted |= facts(store, View(store, 0), jid, job, state)
+    return wanted
+
+
+def facts(
+    store: Reading, view: View, jid: int, job: JobRecord, state: StateRecord
+) -> dict[str, object]:
+    """What the FACTS in a job's state must be; the view is of the same state."""
     edges = keys.of_job(keys.EDGE, jid)
-    wanted["has_downstream"] = next(store.scan(edges, keys.after(edges)), None) is not None
     spec = job.full_spec()
     rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
-    wanted["after_end"] = rests
-    wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
-    wanted["may_finish"] = bool(spec.schedules) and not rests and not spec.upstream.jobs
-    wanted["timer_at_ms"] = _timer_of(View(store, 0), job, state)
-    return wanted
+    return {
+        "has_downstream": next(store.scan(edges, keys.after(edges)), None) is not None,
+        "after_end": rests,
+        "once": len(spec.schedules) == 1 and spec.schedules[0].HasField("once"),
+        "may_finish": bool(spec.schedules) and not rests and not spec.upstream.jobs,
+        "timer_at_ms": _timer_of(view, job, state),
+    }
 
 
 def _timer_of(view: View, job: JobRecord, state: StateRecord) -> int:

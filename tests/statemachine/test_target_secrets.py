@@ -297,7 +297,7 @@ def test_which_jobs_name_it_is_computed_anew(machine: Machine) -> None:
     machine.memory_may_differ = True
     machine.store.write([(strange, b"")], [place])
     assert verify.verify(machine.store)
-    machine.do(Repair(100))
+    machine.do(Repair(tuple(verify.verify(machine.store))))
     assert verify.verify(machine.store) == []
     assert machine.store.get(place) == b""
     assert machine.store.get(strange) is None

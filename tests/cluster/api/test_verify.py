@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.api import verify as verify_module
-from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc
+from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2, job_pb2_grpc
 from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.core.store import Reading
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import UsageRecord, encode, parse
 
 from .real import cluster, until
 
@@ -51,6 +53,30 @@ async def test_who_verifies_meanwhile_joins_and_who_asks_again_hears_how_far_it_
         assert len(looks) == 1
         await stub.VerifyState(cluster_pb2.VerifyStateRequest(request_id="another"))
         assert len(looks) == 2
+
+
+async def test_two_who_have_it_mended_have_it_mended_once(tmp_path: Path) -> None:
+    """A counter is moved by what it was off, so twice would be wrong again."""
+    async with cluster(tmp_path, 1) as nodes:
+        real, jobs = nodes["n1"], nodes["n1"].stub(job_pb2_grpc.JobServiceStub)
+        for number in range(3):
+            job = job_pb2.Job(name=f"j{number}")
+            job.spec.action.handler = "work"
+            await jobs.CreateJob(job_pb2.CreateJobRequest(job=job))
+        store = real.node.replica.store
+        usage = parse(keys.usage(0), store.get(keys.usage(0)) or b"", UsageRecord)
+        usage.jobs += 7
+        store.write([(keys.usage(0), encode(usage))], [])
+        stub, asked = real.stub(CLUSTER), cluster_pb2.VerifyStateRequest(repair=True)
+
+        both = await asyncio.gather(stub.VerifyState(asked), stub.VerifyState(asked))
+
+        for found in both:
+            assert (found.sound, found.difference_count, found.repaired) == (True, 1, 1)
+        asked.request_id = "another"
+        again = await stub.VerifyState(asked)
+        assert (again.sound, again.difference_count, again.repaired) == (True, 0, 0)
+        assert parse(keys.usage(0), store.get(keys.usage(0)) or b"", UsageRecord).jobs == 3
 
 
 async def test_a_verification_ends_soon_after_nobody_waits_for_it(
