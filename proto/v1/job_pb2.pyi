@@ -321,7 +321,8 @@ class OnFailure(_message.Message):
     "message"}}` as JSON, the message cut to 1,024 characters. It waits where the job is paused,
     its overlap policy or a quota lets it not begin, and belongs to the same trace. A run that was
     requeued and FAILED again triggers once more, unless the run of the failure before has not
-    ended yet.
+    ended yet. In a flow that came of a failure, and where the job is part of the very flow, all
+    failures within a day share one run.
 
     Jobs that trigger each other in a circle, or more than 16 one behind the other, are refused
     with CYCLE and LIMIT_EXCEEDED. A run that came of 16 failures one behind the other, also by

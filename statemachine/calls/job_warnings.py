@@ -31,11 +31,18 @@ def warnings(view: View, job: Job) -> list[str]:
     known = templates.check(job.definition.template)
     found = [*warned, *known.at_odds]
     found += _key_of_schedules(job.definition)
+    spec, failing = job.definition.template.spec, job.definition.template.on_failure
     if on_failure.is_missing(view, job):
-        name = job.definition.template.on_failure
         found.append(
-            f"on_failure names the job '{name}', which is not there: as long as that is so, a "
+            f"on_failure names the job '{failing}', which is not there: as long as that is so, a "
             "failure triggers nothing"
+        )
+    look = limits.ON_FAILURE_LOOK
+    if failing and graph.comes_before(view, keys.namespace_of(job.jid), failing, spec, look):
+        found.append(
+            f"on_failure names the job '{failing}', for which it waits, so a failure begins the "
+            "flow anew: once for all failures of a flow, and at most "
+            f"{limits.ON_FAILURE_DEPTH} times one behind the other"
         )
     found += target_secrets.warnings(view, job.jid, known.secrets)
     # Taken away above it since it was made: one that is made so is refused.

@@ -21,7 +21,7 @@ from ..flows.graph import jid_named
 from ..model import answers, carried, keys
 from ..model.entities import Job, Run
 from ..model.phases import FAILED, HALTED, HELD, READY
-from ..model.record import FailureRecord, JobRecord, UpstreamRecord
+from ..model.record import FailureRecord, JobRecord, StepRecord, UpstreamRecord
 from ..model.view import View
 from ..occurrences import next_time
 from ..runs import overlap, runs, unique_keys
@@ -107,7 +107,7 @@ def _why_not(view: View, run: Run, job: Job) -> str:
 
 def _trigger(view: View, failed: Run, job: Job) -> int:
     """Where the run stands that a failure brings; that of the failure before while it goes on."""
-    key = f"failed:{answers.id_of(failed)}"
+    key, hold_ms = _key(view, failed, job)
     holder = unique_keys.holder(view, job.jid, key)
     if holder is not None:
         return holder
@@ -121,7 +121,7 @@ def _trigger(view: View, failed: Run, job: Job) -> int:
     )  # fmt: skip
     record.payload = _payload(failed)
     view.weigh(record.weight())
-    record.unique_key = key
+    record.unique_key, record.unique_hold_ms = key, hold_ms
     trace = carried.trace_of(view, failed.jid, failed.occurrence)
     carried.put_failures(view, run, trace, carried.failures_of(view, failed) + 1)
     to = _where(view, job, occurrence)
@@ -130,6 +130,23 @@ def _trigger(view: View, failed: Run, job: Job) -> int:
         waves.start(view, run)
     move(view, run, to)
     return occurrence
+
+
+def _key(view: View, failed: Run, job: Job) -> tuple[str, int]:
+    """Under what key the run is known that a failure brings, and how long beyond its end."""
+    record = failed.record
+    if record.flow_jid and _may_come_back(view, failed, job):
+        key = f"failed-in:{record.flow_jid}.{record.flow_occurrence}"
+        return key, limits.ON_FAILURE_SHARED_MS
+    return f"failed:{answers.id_of(failed)}", 0
+
+
+def _may_come_back(view: View, failed: Run, job: Job) -> bool:
+    if carried.failures_of(view, failed):
+        return True
+    record = failed.record
+    step = keys.step(record.flow_jid, record.flow_occurrence, job.jid)
+    return job.jid == record.flow_jid or view.get(step, StepRecord) is not None
 
 
 def _where(view: View, job: Job, occurrence: int) -> int:

@@ -337,7 +337,17 @@ def _path_down(view: View, namespace: int, name: str, added: list[str]) -> list[
     return [name, *(view.job(jid).definition.name for jid in path)] if path else []
 
 
-def _path_up(view: View, namespace: int, name: str, added: list[str]) -> list[str] | None:
+def comes_before(view: View, namespace: int, name: str, spec: job_pb2.JobSpec, most: int) -> bool:
+    """Whether a job that waits for others comes behind another one, as far as a look at so many
+    shows."""
+    upstream = [dependency.job for dependency in spec.upstream.jobs]
+    return bool(_path_up(view, namespace, name, upstream, most, most))
+
+
+def _path_up(
+    view: View, namespace: int, name: str, added: list[str],
+    most_jobs: int = limits.CIRCLE_JOBS, most_links: int = limits.CIRCLE_LINKS,
+) -> list[str] | None:  # fmt: skip
     """The same, found among those that come before the added ones."""
     # By job, the one that it was met behind: the way back to the wanted one.
     behind = dict.fromkeys(added, name)
@@ -351,7 +361,7 @@ def _path_up(view: View, namespace: int, name: str, added: list[str]) -> list[st
             return path[::-1]
         names = _upstream_names(view, namespace, at)
         links += len(names)
-        if len(behind) > limits.CIRCLE_JOBS or links > limits.CIRCLE_LINKS:
+        if len(behind) > most_jobs or links > most_links:
             return None
         found = [other for other in names if other not in behind]
         behind.update(dict.fromkeys(found, at))

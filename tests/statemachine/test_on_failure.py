@@ -295,19 +295,23 @@ def test_where_too_much_is_under_way_or_waits_no_more_comes(
     assert "2 runs of 'b' are under way or wait already" in found[2].on_failure.why_not
 
 
-def test_what_multiplies_in_a_circle_stays_within_that(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Three jobs wait for one, and the failure of each triggers it: each round is three times the
-    one before, without anybody's doing."""
-    monkeypatch.setattr(limits, "ON_FAILURE_LIVE", 10)
+def fan_back(machine: Machine, width: int) -> None:
+    """So many jobs wait for the failure of one, and the failure of each of them triggers it."""
     soon = job_pb2.Timeouts(queue=duration(1_000))
     make(machine, "root", timeouts=soon)
-    for name in ("x", "y", "z"):
-        job = job_of(name, on_failure=job_pb2.OnFailure(job="root"), retry=NO_RETRY, overlap=ALLOW)
+    for number in range(width):
+        job = job_of(
+            f"j{number}", on_failure=job_pb2.OnFailure(job="root"), retry=NO_RETRY, overlap=ALLOW
+        )
         job.spec.timeouts.CopyFrom(soon)
         job.spec.upstream.jobs.add(job="root", condition=job_pb2.Dependency.CONDITION_FAILURE)
         machine.do(Create(job=job))
+
+
+def test_what_comes_back_does_not_multiply(machine: Machine) -> None:
+    """Seen before: each round was as many times the one before as jobs wait, up to 10,000 runs of
+    the job at a time: 122,000 runs in 30 s."""
+    fan_back(machine, 5)
     machine.trigger("root")
     most = 0
     for _ in range(3 * limits.ON_FAILURE_DEPTH):
@@ -315,9 +319,57 @@ def test_what_multiplies_in_a_circle_stays_within_that(
         machine.fire()
         most = max(most, len(machine.live("root")))
 
-    assert most == 10
-    assert not machine.live("root")
+    assert most == 1
+    assert len(machine.ended("root")) == limits.ON_FAILURE_DEPTH + 1
+    brought = {run.on_failure.run for run in machine.ended("j1") if run.on_failure.run}
+    assert brought == {run.on_failure.run for run in machine.ended("j2") if run.on_failure.run}
     machine.check()
+    # The key that they share goes after a day.
+    machine.advance(limits.ON_FAILURE_SHARED_MS)
+    machine.fire_all()
+    assert not list(machine.store.scan(keys.UNIQUE, keys.after(keys.UNIQUE)))
+
+
+def test_a_flow_that_came_of_a_failure_triggers_each_job_once(machine: Machine) -> None:
+    """Through jobs that are in none of its flows: "fix" begins a flow of its own."""
+    make(machine, "fix")
+    for number in range(3):
+        make(machine, f"part-{number}", "alert", after=["fix"])
+    make(machine, "alert")
+    make(machine, "first", "fix")
+    for runs in ("first", "first"):
+        machine.trigger(runs)
+    for lease in machine.grant():
+        machine.fail(lease)
+    for lease in machine.grant():
+        assert lease.job == "fix"
+        machine.succeed(lease)
+    for lease in machine.grant():
+        assert lease.job.startswith("part-")
+        machine.fail(lease)
+
+    # Two flows came of failures; of one that did not, each failure counts.
+    assert len(machine.live("alert")) == 2
+    machine.trigger("fix")
+    [lease] = [lease for lease in machine.grant() if lease.job == "fix"]
+    machine.succeed(lease)
+    for lease in machine.grant():
+        machine.fail(lease)
+    assert len(machine.live("alert")) == 2 + 3
+    machine.check()
+
+
+def test_a_job_whose_failure_begins_its_flow_anew_is_warned_of(machine: Machine) -> None:
+    fan_back(machine, 2)
+    make(machine, "behind", "root", after=["j1"])
+    make(machine, "aside", "j1", after=["root"])
+
+    warned = []
+    for name in ("j1", "behind", "aside", "root"):
+        request = job_pb2.GetJobStatusRequest(job=name)
+        status = ask(machine, request, job_pb2.JobStatus)
+        warned.append("begins the flow anew" in " ".join(status.warnings))
+    assert warned == [True, True, False, False]
 
 
 def test_what_waits_for_the_job_goes_on_from_it(pair: Machine) -> None:
