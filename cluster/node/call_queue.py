@@ -37,8 +37,8 @@ class CallQueue:
             if not room.has_room(tenant, amount):
                 all_of = f"{room.taken} {what} wait for {name} already"
                 own = f"{room.held(tenant)} {what} of {tenant} wait for {name} already, and a "
-                own += f"tenant may hold as many as it leaves free: of {room.maximum}, "
-                own += f"{room.maximum - room.taken} are free"
+                own += f"tenant may hold {room.share()} while {room.maximum - room.taken} of "
+                own += f"{room.maximum} are free"
                 raise refusals.backlog_full(own if room.held(tenant) and tenant else all_of)
 
     def add(self, call: PendingRequest) -> None:

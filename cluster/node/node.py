@@ -95,7 +95,7 @@ class Node:
         spec, is_virtual = self.spec, self.spec.virtual is not None
         self.sessions = WorkerSessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._wake, spec.heartbeat_ms,
-            tells_time=not is_virtual,
+            tells_time=not is_virtual, state=lambda: self.replica.store,
         )  # fmt: skip
         self.leader = Leader(
             spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds,

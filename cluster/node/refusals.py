@@ -181,6 +181,14 @@ def session_lapsed(worker: str) -> Rejection:
     )  # fmt: skip
 
 
+def place_given(worker: str) -> Rejection:
+    what = (
+        f"all places for workers are taken, and worker {keys.worker_id(worker)}, which held no "
+        "lease, gave its own to the first one of another tenant"
+    )
+    return backlog_full(what).rejection
+
+
 def session_taken_over(worker: str) -> Rejection:
     return _session_lost(
         worker, "TAKEN_OVER",

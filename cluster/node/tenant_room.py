@@ -1,8 +1,10 @@
 """Places of which there are not enough for everybody, shared by tenants.
 
-A tenant may hold as many as it leaves free. So one alone takes half of them, a second one half of
-what is left, and whoever has none yet finds some. Nobody has to give a place back for that, which
-workers with leases and calls that wait could not.
+A tenant may hold the part of the free places that is free of all: of 100, with 80 free, 64. So one
+alone takes 38 of 100, and the more are taken, the smaller is what a further one gets: as many as
+the square root of all (141 of 20,000) together leave that many free still, and whoever has none yet
+finds some. Nobody has to give a place back for that, which workers with leases and calls that wait
+could not.
 
 A call or worker of no tenant is the cluster's own and may take all there is: where there are no
 access tokens everybody is, and where there are, they are for all namespaces.
@@ -27,7 +29,14 @@ class TenantRoom:
         """Whether a tenant may have so many more. Its first is let in wherever it fits."""
         left = self.maximum - self.taken - amount
         held = self.held(tenant)
-        return left >= 0 and (not tenant or not held or held + amount <= left)
+        if left < 0 or not tenant or not held:
+            return left >= 0
+        return (held + amount) * self.maximum <= left * left
+
+    def share(self) -> int:
+        """How many a tenant may hold of what is free now."""
+        left = max(0, self.maximum - self.taken)
+        return left * left // self.maximum
 
     def take(self, tenant: str, amount: int = 1) -> None:
         """It has so many more, whether there is room or not."""

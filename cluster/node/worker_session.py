@@ -63,6 +63,8 @@ class WorkerSession:
     draining: bool = False
     drain_reason: str = ""
     lapsing: bool = False
+    # It ends though it was heard, for another tenant's first worker.
+    gave_way: bool = False
     # What is left to do of its last hello on a stream: its leases are compared with those that it
     # holds. Before that is done it gets none, and all else that it says waits.
     resume: Resume | None = None
@@ -79,6 +81,12 @@ class WorkerSession:
     def has_reports(self) -> bool:
         """It has said something that waits for a change."""
         return bool(self.results or self.notes or self.extensions)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way between it and the state."""
+        waits = self.in_grant or self.grant_is_unknown or self.resume is not None
+        return not (waits or self.from_lease_only or self.has_reports)
 
     def hear(self) -> None:
         """It said something; that is all a heartbeat is."""

@@ -3,15 +3,20 @@
 All of it lives in the leader's memory. A heartbeat is one per worker and never enters the log;
 only a lapse does. A new leader begins with a session for everybody who holds leases, and gives
 each a full period before it calls anybody dead.
+
+Where all places are taken, a worker without leases gives its place to the first worker of a tenant
+that has none: it loses nothing but its turn.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Refused
+from ...statemachine.core.store import MemoryStore, Reading
 from ...statemachine.model import keys
 from ...statemachine.model.request import (
     Lapse,
@@ -20,18 +25,20 @@ from ...statemachine.model.request import (
     WorkDone,
 )
 from ...statemachine.model.workers import Worker, WorkerCounts
+from ...statemachine.runs import leases
 from . import worker_reports
 from .hello import take_held
 from .limits import HEARTBEAT_MS
 from .offer_queue import OfferQueue, offer_of
 from .pending import PendingRequest
 from .progress_queue import ProgressQueue
-from .refusals import backlog_full, session_lapsed, session_taken_over
+from .refusals import backlog_full, place_given, session_lapsed, session_taken_over
 from .tenant_room import TenantRoom
 from .worker_session import REPORTS, WorkerSession, kind_of_worker
 from .worker_sink import NULL_SINK, WorkerSink
 
 SESSIONS_MAX = 20_000
+GIVE_WAY_LOOK = 200  # Those silent for longest, among whom one is looked for that gives its place.
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 
 
@@ -46,9 +53,11 @@ class WorkerSessions:
         heartbeat_ms: int = HEARTBEAT_MS,
         *,
         tells_time: bool = True,
+        state: Callable[[], Reading] = MemoryStore,
     ) -> None:
         """Workers may count on from what the clock says, unless it does not tell the time since it
-        stands still."""
+        stands still. The state says who holds leases."""
+        self._state = state
         self.clock_ms, self.wall_ms, self.wake = clock_ms, wall_ms, wake
         self.tells_time = tells_time
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
@@ -291,15 +300,32 @@ class WorkerSessions:
 
     def _need_room(self, owner: str) -> None:
         room = self.room
-        if room.has_room(owner):
+        if room.has_room(owner) or (owner and not room.held(owner) and self._give_way()):
             return
         free = room.maximum - room.taken
         if not owner or free <= 0:
             raise backlog_full(f"{room.taken} workers are connected already")
         raise backlog_full(
             f"{room.held(owner)} workers of {owner} are connected already and {free} places are "
-            f"free of {room.maximum}; a tenant may hold as many as it leaves free"
+            f"free of {room.maximum}; of these a tenant may hold {room.share()}"
         )
+
+    def _give_way(self) -> bool:
+        """End a session that holds nothing, of whoever has most of those looked at; its place is
+        free a change later."""
+        room, store, chosen, most = self.room, self._state(), None, 1
+        for session in islice(self._heard, GIVE_WAY_LOOK):
+            held = room.held(keys.owner_of(session.worker))
+            if held > most and session.is_idle and not leases.held_by(store, session.worker):
+                chosen, most = session, held
+        if chosen is None:
+            return False
+        del self._heard[chosen]
+        chosen.withdraw()
+        chosen.lapsing = chosen.gave_way = True
+        self._lapsing.append(chosen)
+        self.wake()
+        return True
 
     def _add(self, session: WorkerSession) -> None:
         self.by_worker[session.worker] = session
@@ -342,7 +368,8 @@ class WorkerSessions:
                 self.wake()
             else:
                 self._remove(session)
-                session.sink.lost(session_lapsed(session.worker))
+                why = place_given if session.gave_way else session_lapsed
+                session.sink.lost(why(session.worker))
 
         def unknown() -> None:
             """Whoever leads next gives it a full period of its own."""

@@ -42,6 +42,12 @@ def holders(store: Reading) -> Iterator[tuple[str, int]]:
         yield key[1:].decode(), parse(key, value, SessionRecord).leased
 
 
+def held_by(store: Reading, worker: str) -> int:
+    """How many leases a worker holds."""
+    value = store.get(keys.session(worker))
+    return 0 if value is None else parse(keys.session(worker), value, SessionRecord).leased
+
+
 def namespaces_of(store: Reading, worker: str) -> set[int]:
     """The numbers of the namespaces in which a worker holds leases."""
     value = store.get(keys.session(worker))

@@ -1,4 +1,4 @@
-"""A tenant may hold as many places as it leaves free."""
+"""A tenant may hold the part of the free places that is free of all."""
 
 from __future__ import annotations
 
@@ -13,21 +13,31 @@ def fill(room: TenantRoom, tenant: str, amount: int = 1) -> int:
     return room.held(tenant)
 
 
-def test_each_tenant_leaves_as_much_as_it_has() -> None:
+def test_the_more_are_taken_the_smaller_is_a_share() -> None:
     room = TenantRoom(20_000)
-    assert [fill(room, name) for name in ("red", "blue", "green")] == [10_000, 5_000, 2_500]
+    assert [fill(room, name) for name in ("red", "blue", "green")] == [7_639, 3_727, 2_120]
     assert room.has_room("white")
     # What the first gives back is for all; it has over its share still, so it gets none of it.
     room.give("red", 1_000)
     assert not room.has_room("red")
-    assert fill(room, "white") == 1_750
+    assert fill(room, "white") == 1_693
+
+
+def test_it_takes_hundreds_to_fill_all_places() -> None:
+    """Seen while a tenant could have as many as it left free: 16 of them."""
+    room = TenantRoom(20_000)
+    tenants = 0
+    while room.has_room("one more"):
+        tenants += 1
+        assert fill(room, f"t{tenants}") > 0
+    assert tenants == 313
 
 
 def test_who_has_nothing_is_let_in_with_what_fits() -> None:
     room = TenantRoom(100)
-    fill(room, "red")
-    assert room.has_room("blue", 50)
-    assert not room.has_room("blue", 51)
+    assert fill(room, "red") == 38
+    assert room.has_room("blue", 62)
+    assert not room.has_room("blue", 63)
     room.take("blue", 30)
     assert not room.has_room("blue", 1)
 
