@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from .config import HEAD_S, IDLE_S, READ_S, Settings
 from .head import RequestReader, head_of, refusal_of, stays, whole
+from .idle import IdleConnections
 from .problems import GatewayRefusal
 from .room import Room
 from .turns import ConnectionTurns
@@ -26,6 +27,7 @@ logger = logging.getLogger("raftsched.gateway")
 READ_BYTES = 8 << 10
 # Of a body, so much may wait until somebody reads it.
 AHEAD_BYTES = 64 << 10
+NO_ROOM = 503  # For all, where 429 is for one address.
 BODILESS = (204, 304)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -42,16 +44,19 @@ class GatewayConnection(asyncio.Protocol):
     """One that has so much time for the head of a request, and to read an answer."""
 
     def __init__(
-        self, room: Room, turns: ConnectionTurns, settings: Settings, app: ASGIApp,
-        state: ServedByPort,
+        self, room: Room, idle: IdleConnections, turns: ConnectionTurns, settings: Settings,
+        app: ASGIApp, state: ServedByPort,
     ) -> None:  # fmt: skip
-        self._room, self._turns, self._proxies = room, turns, settings.proxies
+        self._room, self._idle, self._turns = room, idle, turns
+        self._proxies = settings.proxies
         self._app, self.state = app, state
         self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.client = ("", 0)
         # Of whoever has a place.
         self._address: str | None = None
+        # It is of a proxy, which asks for many.
+        self._is_shared = False
         # What came and waits for its turn, and whether that was asked for.
         self._came, self._waits = b"", False
         self._reader = RequestReader()
@@ -76,18 +81,42 @@ class GatewayConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.client = str(peer[0]), int(peer[1])
         address = self.client[0]
+        self._is_shared = is_in(address, self._proxies)
         try:
-            self._room.take(address, shared=is_in(address, self._proxies))
+            self._take_place(address)
         except GatewayRefusal as refused:
             self._refuse(refused)
         else:
             self._address = address
             self._end_after(HEAD_S)
+            self._is_idle(asked=False)
+
+    def _take_place(self, address: str) -> None:
+        try:
+            self._room.take(address, shared=self._is_shared)
+        except GatewayRefusal as refused:
+            if refused.status != NO_ROOM or not self._idle.give_way(address):
+                raise
+            self._room.take(address, shared=self._is_shared)
+
+    def _is_idle(self, *, asked: bool) -> None:
+        if self._address is not None and not self._is_shared:
+            self._idle.add(self._address, self, asked=asked)
+
+    def break_off(self) -> None:
+        """Its place is for another address. Nothing was asked on it that is not answered."""
+        self._leave_place()
+        self.transport.abort()
+
+    def _leave_place(self) -> None:
+        address, self._address = self._address, None
+        if address is not None:
+            self._room.give(address)
+            self._idle.remove(address, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state.connections.discard(self)
-        if self._address is not None:
-            self._room.give(self._address)
+        self._leave_place()
         self._came = b""
         self._end_after(None)
         self.resume_writing()
@@ -190,6 +219,8 @@ class GatewayConnection(asyncio.Protocol):
         waits = self._reader.they_are_waiting_for_100_continue
         self._request = request = AsgiRequest(self, scope, stays(event), waits)
         self._end_after(None)
+        if self._address is not None:
+            self._idle.remove(self._address, self)
         task = self._loop.create_task(request.run(self._app))
         self.state.tasks.add(task)
         task.add_done_callback(self.state.tasks.discard)
@@ -228,6 +259,7 @@ class GatewayConnection(asyncio.Protocol):
         self._came = self._reader.trailing_data[0] + self._came
         self._reader, self._request, self._begun = RequestReader(), None, False
         self._end_after(IDLE_S)
+        self._is_idle(asked=True)
 
     def _end_after(self, seconds: float | None) -> None:
         if self._ending is not None:

@@ -37,6 +37,9 @@ class Room:
         if left:
             self._held[address] = left
 
+    def taken_by(self, address: str) -> int:
+        return self._held.get(address, 0)
+
     @contextmanager
     def taken(self, address: str, amount: int = 1) -> Iterator[None]:
         self.take(address, amount)

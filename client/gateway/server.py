@@ -20,6 +20,7 @@ from uvicorn.server import ServerState
 from .app import Gateway
 from .config import Settings
 from .connection import GatewayConnection
+from .idle import IdleConnections
 from .room import Room
 from .turns import ConnectionTurns
 
@@ -42,10 +43,11 @@ class Port:
     def __init__(self, app: Gateway, settings: Settings) -> None:
         limits = settings.limits
         room = Room("connections", limits.connections, limits.connections_by_address)
-        turns = ConnectionTurns()
+        idle, turns = IdleConnections(room), ConnectionTurns()
 
         def accept(*, config: uvicorn.Config, server_state: ServerState, **_: Any) -> Any:
-            return GatewayConnection(room, turns, settings, config.loaded_app, server_state)
+            app = config.loaded_app
+            return GatewayConnection(room, idle, turns, settings, app, server_state)
 
         self._server = _Server(
             uvicorn.Config(

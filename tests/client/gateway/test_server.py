@@ -177,6 +177,9 @@ async def test_an_answer_that_nobody_reads_is_given_up(
     del reader
 
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
 @pytest.mark.parametrize(
     ("limits", "name", "status"),
     [
@@ -199,6 +202,50 @@ async def test_connections_are_bounded(
         async with asyncio.timeout(20):
             while (await gateway.ask("GET", "/v1/jobs")).status != 200:
                 await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /v1/jo", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+    ids=["nothing", "half a head", "a request"],
+)  # fmt: skip
+async def test_an_idle_connection_gives_its_place_to_another_address(
+    said: bytes, stage: Stage
+) -> None:
+    """Seen before: two addresses kept everybody else out for ten seconds at a time."""
+    limits = Limits(connections=6, connections_by_address=3)
+    async with serving(stage.endpoints, Settings(limits)) as gateway:
+
+        async def opened(address: str, said: bytes) -> Connection:
+            made = await asyncio.open_connection(
+                gateway.host, gateway.port, local_addr=(address, 0)
+            )
+            made[1].write(said)
+            if said.endswith(b"\r\n\r\n"):
+                await made[0].readuntil(b"\r\n\r\n")
+            return made
+
+        held = [await opened(f"127.0.0.{2 + number % 2}", said) for number in range(6)]
+        async with asyncio.timeout(20):
+            assert (await gateway.ask("GET", "/v1/jobs")).status == 200
+            # Its own connection stays open, and another one finds a place, too.
+            other = await opened("127.0.0.9", b"GET /v1/jobs HTTP/1.1\r\nHost: a\r\n\r\n")
+            ended = [one for one in held if await at_its_end(one[0])]
+        assert len(ended) == 2
+        for _, writer in (*held, other):
+            writer.close()
+
+
+async def at_its_end(reader: asyncio.StreamReader) -> bool:
+    """Whether a connection was broken off, or is within a moment."""
+    try:
+        async with asyncio.timeout(0.3):
+            while await reader.read(1_000):
+                pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
 
 
 async def test_bodies_are_bounded_together(stage: Stage) -> None:
