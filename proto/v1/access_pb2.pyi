@@ -39,7 +39,9 @@ class AccessToken(_message.Message):
     FORMER_SECRET_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Unique in the cluster."""
+    """Unique in the cluster. "raftsched", "system", "bootstrap" and "recover-admin" are none: so the
+    audit log names the cluster itself, and who opened it from a node's folder.
+    """
     role: _options_pb2.Role.ValueType
     """What it may do."""
     namespace: _builtins.str
@@ -110,7 +112,9 @@ class AuditRecord(_message.Message):
     CHANGE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     actor: _builtins.str
-    """Who, as authentication knows them; empty without authentication."""
+    """Who, as authentication knows them; empty without authentication. Here, in `subject` and in
+    `change` signs that end lines or turn the direction of text stand as their numbers: "\\\\u202e".
+    """
     method: _builtins.str
     """The call, such as "UpdateJob"."""
     namespace: _builtins.str

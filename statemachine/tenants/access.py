@@ -23,6 +23,8 @@ Created = access_pb2.CreateAccessTokenResponse
 Rotated = access_pb2.RotateAccessTokenResponse
 HOUR_MS = 3_600_000
 DIGEST_BYTES = 32
+# As whom the cluster itself, and who opens it without a token, stand in the audit log.
+RESERVED = frozenset(("raftsched", "system", "bootstrap", "recover-admin"))
 
 
 def find(store: Reading, digest: bytes, now_ms: int) -> AccessToken | None:
@@ -125,6 +127,12 @@ def _check_first(view: View, wanted: AccessToken) -> None:
 
 def _check(view: View, wanted: AccessToken) -> None:
     faults = validate.name("access_token.name", wanted.name)
+    if wanted.name in RESERVED:
+        message = (
+            f"'{wanted.name}' is what the audit log calls the cluster itself, or whoever opened it "
+            "from a node's folder; take another name"
+        )
+        faults.append(Fault("access_token.name", Reason.ERROR_REASON_FIELD_INVALID, message))
     if wanted.role == options_pb2.ROLE_UNSPECIFIED:
         message = "say what it may do: ADMIN, EDITOR, WORKER or VIEWER"
         faults.append(Fault("access_token.role", Reason.ERROR_REASON_FIELD_REQUIRED, message))

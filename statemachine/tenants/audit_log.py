@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 from google.protobuf.message import Message
@@ -18,6 +19,11 @@ from ..model.view import View
 CHANGE_CHARS = 1_024
 VALUE_CHARS = 80
 LOOKED_AT = 1_000  # Entries that a read searches.
+# Signs that would end a line, steer a terminal or turn the direction of text, so that a note reads
+# as another one, or as two.
+STEERING = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+)
 PURGE = 2  # Old notes that go when a new one comes: more than come in, so it ends.
 
 
@@ -28,8 +34,9 @@ def add(
     """Note a change that somebody made. The oldest note goes when there are too many."""
     meta = view.meta
     entry = AuditEntryRecord(
-        at_ms=view.now_ms, actor=actor, method=method, namespace=namespace,
-        subject=subject, change=change[:CHANGE_CHARS], revision=view.base + 1,
+        at_ms=view.now_ms, actor=on_a_line(actor), method=method, namespace=namespace,
+        subject=on_a_line(subject), change=on_a_line(change)[:CHANGE_CHARS],
+        revision=view.base + 1,
         request_id=getattr(request, "request_id", ""),
     )  # fmt: skip
     view.put_once(keys.audit(meta.audit_next), entry)
@@ -37,6 +44,11 @@ def add(
     for _ in range(PURGE):
         if not _forget_oldest(view):
             return
+
+
+def on_a_line(text: str) -> str:
+    """As it is written down: what somebody chose, with signs that steer as their numbers."""
+    return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def paused_by(view: View, job: Job) -> str:

@@ -53,6 +53,15 @@ def names(machine: Machine) -> list[str]:
     return [token.name for page in answers for token in page.access_tokens]
 
 
+@pytest.mark.parametrize("name", ["raftsched", "system", "bootstrap", "recover-admin"])
+def test_no_token_has_a_name_of_the_cluster_itself(machine: Machine, name: str) -> None:
+    """Seen before: a tenant's token stood in the audit log as the cluster itself."""
+    refused = machine.refused(order(token(name)))
+
+    assert [fault.field for fault in refused.faults] == ["access_token.name"]
+    assert "take another name" in refused.message
+
+
 def test_a_secret_is_known_by_its_hash(machine: Machine) -> None:
     created = create(machine, token(see_payloads=True), "s")
 

@@ -10,7 +10,7 @@ from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import AuditEntryRecord, parse
 
-from .driver import DAY_MS, Machine
+from .driver import DAY_MS, Machine, with_mask
 
 
 def subjects(machine: Machine) -> list[str]:
@@ -49,3 +49,17 @@ def test_without_a_word_notes_are_kept_for_a_year(machine: Machine) -> None:
     machine.create("c")
 
     assert subjects(machine) == ["job/c", "job/b"]
+
+
+def test_no_text_reads_as_another_note(machine: Machine) -> None:
+    """Signs that turn the direction of text, or end a line, stand as their numbers."""
+    machine.create("a")
+    evil = "ok\n\u202e2026-01-01 root DeleteJob\x1b[2K\u2067"
+    machine.do(with_mask("spec.owner", name="a", owner=evil), "https://issuer#\u202enimda")
+
+    found = machine.store.scan(keys.AUDIT, keys.after(keys.AUDIT))
+    note = next(parse(key, value, AuditEntryRecord) for key, value in found)
+    assert note.actor == "https://issuer#\\u202enimda"
+    assert "\\u000a\\u202e2026-01-01" in note.change
+    for text in (note.actor, note.subject, note.change):
+        assert text.isprintable(), text
