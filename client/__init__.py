@@ -16,44 +16,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .aio.runs import AsyncRun as AsyncRun
-    from .async_client import AsyncClient as AsyncClient
-    from .blocking.runs import Run as Run
-    from .context import Context as Context
-    from .context import current_context as current_context
-    from .errors import AlreadyExists as AlreadyExists
-    from .errors import CallerError as CallerError
-    from .errors import ClusterError as ClusterError
-    from .errors import Conflict as Conflict
-    from .errors import InvalidArgument as InvalidArgument
-    from .errors import LeaseLost as LeaseLost
-    from .errors import NotFound as NotFound
-    from .errors import OutcomeUnknown as OutcomeUnknown
-    from .errors import RaftschedError as RaftschedError
-    from .errors import RateLimited as RateLimited
-    from .errors import ResultMismatch as ResultMismatch
-    from .errors import RunFailed as RunFailed
-    from .errors import RunNotEnded as RunNotEnded
-    from .errors import Unavailable as Unavailable
-    from .links import Answer as Answer
-    from .links import Tls as Tls
-    from .outcomes import AttemptFailed as AttemptFailed
-    from .outcomes import Cancelled as Cancelled
-    from .outcomes import PermanentError as PermanentError
-    from .outcomes import RetryLater as RetryLater
-    from .policies import After as After
-    from .policies import Concurrency as Concurrency
-    from .policies import Misfire as Misfire
-    from .policies import Overlap as Overlap
-    from .policies import Retry as Retry
-    from .policies import Timeouts as Timeouts
-    from .schedules import after_end as after_end
-    from .schedules import cron as cron
-    from .schedules import every as every
-    from .schedules import once as once
-    from .specs import job_of as job_of
-    from .sync_client import Client as Client
-    from .worker import Worker as Worker
+    from .calls.aio.runs import AsyncRun as AsyncRun
+    from .calls.blocking.runs import Run as Run
+    from .sdk.async_client import AsyncClient as AsyncClient
+    from .sdk.errors import AlreadyExists as AlreadyExists
+    from .sdk.errors import CallerError as CallerError
+    from .sdk.errors import ClusterError as ClusterError
+    from .sdk.errors import Conflict as Conflict
+    from .sdk.errors import InvalidArgument as InvalidArgument
+    from .sdk.errors import LeaseLost as LeaseLost
+    from .sdk.errors import NotFound as NotFound
+    from .sdk.errors import OutcomeUnknown as OutcomeUnknown
+    from .sdk.errors import RaftschedError as RaftschedError
+    from .sdk.errors import RateLimited as RateLimited
+    from .sdk.errors import ResultMismatch as ResultMismatch
+    from .sdk.errors import RunFailed as RunFailed
+    from .sdk.errors import RunNotEnded as RunNotEnded
+    from .sdk.errors import Unavailable as Unavailable
+    from .sdk.links import Answer as Answer
+    from .sdk.links import Tls as Tls
+    from .sdk.policies import After as After
+    from .sdk.policies import Concurrency as Concurrency
+    from .sdk.policies import Misfire as Misfire
+    from .sdk.policies import Overlap as Overlap
+    from .sdk.policies import Retry as Retry
+    from .sdk.policies import Timeouts as Timeouts
+    from .sdk.schedules import after_end as after_end
+    from .sdk.schedules import cron as cron
+    from .sdk.schedules import every as every
+    from .sdk.schedules import once as once
+    from .sdk.specs import job_of as job_of
+    from .sdk.sync_client import Client as Client
+    from .worker.context import Context as Context
+    from .worker.context import current_context as current_context
+    from .worker.outcomes import AttemptFailed as AttemptFailed
+    from .worker.outcomes import Cancelled as Cancelled
+    from .worker.outcomes import PermanentError as PermanentError
+    from .worker.outcomes import RetryLater as RetryLater
+    from .worker.worker import Worker as Worker
 
 # Else gRPC does work of its own around each fork, in the new process too, where it crashed some 5 %
 # of the shell executor's commands before they began. It reads this as it is imported.
@@ -61,44 +61,44 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 # Name -> the module it stands in.
 _HOMES = {
-    "After": "policies",
-    "AlreadyExists": "errors",
-    "Answer": "links",
-    "AsyncClient": "async_client",
-    "AsyncRun": "aio.runs",
-    "AttemptFailed": "outcomes",
-    "CallerError": "errors",
-    "Cancelled": "outcomes",
-    "Client": "sync_client",
-    "ClusterError": "errors",
-    "Concurrency": "policies",
-    "Conflict": "errors",
-    "Context": "context",
-    "InvalidArgument": "errors",
-    "LeaseLost": "errors",
-    "Misfire": "policies",
-    "NotFound": "errors",
-    "OutcomeUnknown": "errors",
-    "Overlap": "policies",
-    "PermanentError": "outcomes",
-    "RaftschedError": "errors",
-    "RateLimited": "errors",
-    "ResultMismatch": "errors",
-    "Retry": "policies",
-    "RetryLater": "outcomes",
-    "Run": "blocking.runs",
-    "RunFailed": "errors",
-    "RunNotEnded": "errors",
-    "Timeouts": "policies",
-    "Tls": "links",
-    "Unavailable": "errors",
-    "Worker": "worker",
-    "after_end": "schedules",
-    "cron": "schedules",
-    "current_context": "context",
-    "every": "schedules",
-    "job_of": "specs",
-    "once": "schedules",
+    "After": "sdk.policies",
+    "AlreadyExists": "sdk.errors",
+    "Answer": "sdk.links",
+    "AsyncClient": "sdk.async_client",
+    "AsyncRun": "calls.aio.runs",
+    "AttemptFailed": "worker.outcomes",
+    "CallerError": "sdk.errors",
+    "Cancelled": "worker.outcomes",
+    "Client": "sdk.sync_client",
+    "ClusterError": "sdk.errors",
+    "Concurrency": "sdk.policies",
+    "Conflict": "sdk.errors",
+    "Context": "worker.context",
+    "InvalidArgument": "sdk.errors",
+    "LeaseLost": "sdk.errors",
+    "Misfire": "sdk.policies",
+    "NotFound": "sdk.errors",
+    "OutcomeUnknown": "sdk.errors",
+    "Overlap": "sdk.policies",
+    "PermanentError": "worker.outcomes",
+    "RaftschedError": "sdk.errors",
+    "RateLimited": "sdk.errors",
+    "ResultMismatch": "sdk.errors",
+    "Retry": "sdk.policies",
+    "RetryLater": "worker.outcomes",
+    "Run": "calls.blocking.runs",
+    "RunFailed": "sdk.errors",
+    "RunNotEnded": "sdk.errors",
+    "Timeouts": "sdk.policies",
+    "Tls": "sdk.links",
+    "Unavailable": "sdk.errors",
+    "Worker": "worker.worker",
+    "after_end": "sdk.schedules",
+    "cron": "sdk.schedules",
+    "current_context": "worker.context",
+    "every": "sdk.schedules",
+    "job_of": "sdk.specs",
+    "once": "sdk.schedules",
 }
 __all__ = sorted(_HOMES)
 

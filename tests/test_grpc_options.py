@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 
-from raftsched.client import links
+from raftsched.client.sdk import links
 from raftsched.cluster.api import forward, server
 
 [PATH] = (Path(grpc.__file__).parent / "_cython").glob("cygrpc*.so")

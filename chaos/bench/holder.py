@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from ...client.streams import Pauses
+from ...client.worker.connection import Pauses
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from .clean import echo, tell
+from .render.clean import echo, tell
 
 NAME = "raftsched"
 

@@ -15,8 +15,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from .clean import echo
 from .exits import Exit, Trouble
+from .render.clean import echo
 
 SIGPIPE_EXIT = 141  # As a shell says it: 128 and the signal's number.
 
@@ -25,14 +25,14 @@ SIGPIPE_EXIT = 141  # As a shell says it: 128 and the signal's number.
 class CommandEntry:
     """Where a command is, and what the help page says about it without loading it."""
 
-    # "module:name"; a leading dot is this package.
+    # "module:name"; a leading dot is the package of the commands.
     target: str
     help: str
 
     @property
     def module(self) -> str:
         module = self.target.split(":")[0]
-        return f"{__package__}{module}" if module.startswith(".") else module
+        return f"{__package__}.commands{module}" if module.startswith(".") else module
 
     def is_installed(self) -> bool:
         try:

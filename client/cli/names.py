@@ -41,7 +41,7 @@ class Name(click.ParamType[str]):
             return []
 
     def _names(self, ctx: click.Context, incomplete: str) -> list[str]:
-        from .output import name_of
+        from .render.output import name_of
         from .session import Invocation
 
         with ctx.scope(), Invocation.of(ctx.params) as session:

@@ -127,7 +127,7 @@ def _in_session(body: Body) -> Body:
             try:
                 body(session, **mine)
             except ValueError as wrong:
-                from ..ranges import OutOfRange  # It loads protobuf, which --help does without.
+                from ..sdk.ranges import OutOfRange  # It loads protobuf, which --help does without.
 
                 if not isinstance(wrong, OutOfRange):
                     raise

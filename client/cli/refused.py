@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from .. import errors
-from .clean import echo
+from ..sdk import errors
 from .exits import Exit, Trouble
 from .messages import calendar_pb2, job_pb2, namespace_pb2, queue_pb2
+from .render.clean import echo
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

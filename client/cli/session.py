@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..lengths import parse_length
-from .clean import echo, tell, visible
+from ..sdk.lengths import parse_length
 from .exits import Exit, Trouble, reason_of, with_program, wrong_use
-from .output import Output
 from .paste import with_options
+from .render.clean import echo, tell, visible
+from .render.output import Output
 from .settings import Value, resolve
 from .times import rough_text
 
@@ -102,8 +102,8 @@ class Invocation:
     @cached_property
     def client(self) -> Client:
         """The client, once it is known that somebody listens: nobody waits 30 s to learn it."""
-        from ..endpoints import parse
-        from .reach import unreachable
+        from ..sdk.endpoints import parse
+        from .connectivity import unreachable
 
         made = self.make_client()
         reasons = unreachable(parse(self.endpoints), min(self.patience_s, self.timeout_s))
@@ -133,7 +133,7 @@ class Invocation:
 
     def nodes(self) -> tuple[str, ...]:
         """The endpoints, one by one."""
-        from ..endpoints import parse
+        from ..sdk.endpoints import parse
 
         try:
             return parse(self.endpoints)
@@ -146,7 +146,7 @@ class Invocation:
 
     def make_client(self) -> Client:
         from .. import Client
-        from ..links import Exposed
+        from ..sdk.links import Exposed
 
         self.nodes()
         try:

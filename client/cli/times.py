@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..lengths import UNITS, parse_length
+from ..sdk.lengths import UNITS, parse_length
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration

@@ -11,7 +11,7 @@ import signal
 import sys
 
 from .. import AlreadyExists, AsyncClient, Context, Retry, Unavailable, Worker, cron, every
-from ..executors import HttpExecutor, ShellExecutor
+from ..worker.executors import HttpExecutor, ShellExecutor
 
 PATIENCE_S = 30.0
 

@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from ...proto.contract import method_of
 from ...proto.v1 import access_pb2, cluster_pb2, common_pb2
-from ..async_client import AsyncClient
-from ..course import WAITING, asked_wait
-from ..errors import RaftschedError
-from ..links import Answer
+from ..sdk.async_client import AsyncClient
+from ..sdk.course import WAITING, asked_wait
+from ..sdk.errors import RaftschedError
+from ..sdk.links import Answer
 from . import manners, plain, streams, wire
 from .as_json import as_json
 from .bodies import has_body, read_body

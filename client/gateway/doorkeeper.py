@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from ..errors import RaftschedError, Unavailable
+from ..sdk.errors import RaftschedError, Unavailable
 from .problems import GatewayRefusal, of_error
 
 # What a cluster says to whom it does not know.

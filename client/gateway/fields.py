@@ -20,7 +20,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from ..errors import FieldFault
+from ..sdk.errors import FieldFault
 from .problems import field_faults
 
 # More faults than this help nobody, and the rest is not read.

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from google.protobuf.message import Message
 
-from ..errors import FieldFault
-from ..links import Answer
+from ..sdk.errors import FieldFault
+from ..sdk.links import Answer
 from .config import Settings
 from .headers import Headers
 from .problems import JSON, PROBLEM, GatewayRefusal, field_faults

@@ -19,9 +19,9 @@ from google.protobuf.message import Message
 
 from ...proto.contract import method_of
 from ...proto.v1 import common_pb2, job_pb2, run_pb2
-from ..errors import FieldFault, RaftschedError
-from ..lengths import LENGTHS, parse_length
-from ..links import Answer
+from ..sdk.errors import FieldFault, RaftschedError
+from ..sdk.lengths import LENGTHS, parse_length
+from ..sdk.links import Answer
 from .fields import Reader, Wrong, enum, known_text, names, shown, text
 from .manners import path_of
 from .problems import GatewayRefusal, field_faults, of_error

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ...proto.contract import Next, http_status, reason
-from ..errors import FieldFault, OutcomeUnknown, RaftschedError, Unavailable
-from ..refusals import DOMAIN
+from ..sdk.errors import FieldFault, OutcomeUnknown, RaftschedError, Unavailable
+from ..sdk.refusals import DOMAIN
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ...proto.v1 import event_pb2
-from ..async_client import AsyncClient
+from ..sdk.async_client import AsyncClient
 from . import streams
 
 # What a watcher may leave unread before it gets a stream of its own.

@@ -20,9 +20,9 @@ import msgspec
 from google.protobuf.message import Message
 
 from ...proto.v1 import event_pb2
-from ..async_client import AsyncClient
-from ..errors import FieldFault, RaftschedError, Unavailable
-from ..values import revision
+from ..sdk.async_client import AsyncClient
+from ..sdk.errors import FieldFault, RaftschedError, Unavailable
+from ..sdk.values import revision
 from .as_json import as_json
 from .manners import EVENTS, LINES
 from .problems import field_faults, of_error

@@ -13,11 +13,11 @@ import msgspec
 
 from ...proto.v1 import common_pb2, run_pb2, worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result, Stop
-from .. import values
-from ..context import Context
-from ..handlers import Handler
-from ..outcomes import JSON
-from ..runner import call, drive
+from ..sdk import values
+from ..worker.context import Context
+from ..worker.handlers import Handler
+from ..worker.outcomes import JSON
+from ..worker.runner import call, drive
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

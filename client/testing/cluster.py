@@ -15,9 +15,9 @@ from typing import Any, Self
 from ...cluster.local.nodes import NodeProcess, NodeProcesses, free_addresses, names_of
 from ...cluster.local.virtual_clock import Clock
 from ...proto.v1 import job_pb2
-from ..errors import RaftschedError
-from ..sync_client import Client
-from ..worker import Worker
+from ..sdk.errors import RaftschedError
+from ..sdk.sync_client import Client
+from ..worker.worker import Worker
 from .attempt import NOW
 from .serving import serving
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from threading import Thread
 from time import monotonic, sleep
 
-from ..sync_client import Client
-from ..worker import Worker, loop_factory
+from ..sdk.sync_client import Client
+from ..worker.worker import Worker, loop_factory
 
 START_S = 60.0
 # A worker that gives everything back at once needs less than two seconds.

@@ -8,10 +8,10 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftsched.client.course import Course
-from raftsched.client.endpoints import Endpoints
 from raftsched.client.errors import CallerError, OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.client.refusals import FailedTry
+from raftsched.client.sdk.course import Course
+from raftsched.client.sdk.endpoints import Endpoints
+from raftsched.client.sdk.refusals import FailedTry
 from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2, run_pb2
 

@@ -6,9 +6,6 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from raftsched.client.backoff import backoff
-from raftsched.client.course import BACKOFF_CAP_S, HINTS_MAX, TRY_FIRST_S, Course
-from raftsched.client.endpoints import LEARNED_MAX, SUSPECT_CAP_S, SUSPECT_FIRST_S, Endpoints, parse
 from raftsched.client.errors import (
     CallerError,
     ClusterError,
@@ -24,7 +21,16 @@ from raftsched.client.errors import (
     SessionLost,
     Unavailable,
 )
-from raftsched.client.refusals import BY_CODE, BY_REASON, FailedTry, failure
+from raftsched.client.sdk.backoff import backoff
+from raftsched.client.sdk.course import BACKOFF_CAP_S, HINTS_MAX, TRY_FIRST_S, Course
+from raftsched.client.sdk.endpoints import (
+    LEARNED_MAX,
+    SUSPECT_CAP_S,
+    SUSPECT_FIRST_S,
+    Endpoints,
+    parse,
+)
+from raftsched.client.sdk.refusals import BY_CODE, BY_REASON, FailedTry, failure
 from raftsched.proto.contract import Next, method_of, methods, reasons
 from raftsched.proto.v1 import cluster_pb2, job_pb2, run_pb2, worker_pb2
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from raftsched.client import AsyncClient, Client, Tls, Worker
-from raftsched.client.course import Course
-from raftsched.client.endpoints import Endpoints, is_loopback
-from raftsched.client.links import ClientLinks, Exposed
-from raftsched.client.refusals import FailedTry
+from raftsched.client.sdk.course import Course
+from raftsched.client.sdk.endpoints import Endpoints, is_loopback
+from raftsched.client.sdk.links import ClientLinks, Exposed
+from raftsched.client.sdk.refusals import FailedTry
 from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2
 

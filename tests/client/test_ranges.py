@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from raftsched.client import ranges, specs, values
-from raftsched.client.policies import Concurrency, Misfire, Overlap, Retry, Timeouts
-from raftsched.client.schedules import every
+from raftsched.client.sdk import ranges, specs, values
+from raftsched.client.sdk.policies import Concurrency, Misfire, Overlap, Retry, Timeouts
+from raftsched.client.sdk.schedules import every
 from raftsched.proto.v1 import job_pb2, namespace_pb2
 
 

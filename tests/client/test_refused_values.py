@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from raftsched.client import Client, Worker
-from raftsched.client.days import rules
-from raftsched.client.policies import After, Concurrency, Retry, Timeouts
-from raftsched.client.schedules import every
-from raftsched.client.specs import job_of
-from raftsched.client.values import payload
+from raftsched.client.sdk.days import rules
+from raftsched.client.sdk.policies import After, Concurrency, Retry, Timeouts
+from raftsched.client.sdk.schedules import every
+from raftsched.client.sdk.specs import job_of
+from raftsched.client.sdk.values import payload
 
 from .stage import Stage
 

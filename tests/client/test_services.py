@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from raftsched.client import AsyncClient, Client
-from raftsched.client.blocking.services import Services
-from raftsched.client.context import entered
+from raftsched.client.calls.blocking.services import Services
 from raftsched.client.errors import (
     AlreadyExists,
     Conflict,
@@ -26,10 +25,11 @@ from raftsched.client.errors import (
     RunFailed,
     RunNotEnded,
 )
-from raftsched.client.policies import After, Concurrency, Misfire, Overlap, Retry, Timeouts
-from raftsched.client.schedules import cron, every, once
-from raftsched.client.specs import job_of
+from raftsched.client.sdk.policies import After, Concurrency, Misfire, Overlap, Retry, Timeouts
+from raftsched.client.sdk.schedules import cron, every, once
+from raftsched.client.sdk.specs import job_of
 from raftsched.client.testing import Attempt
+from raftsched.client.worker.context import entered
 from raftsched.proto.v1 import access_pb2, common_pb2, dead_letter_pb2, job_pb2, run_pb2
 
 from ..statemachine.driver import HOUR_MS, MINUTE_MS, Machine

@@ -9,8 +9,9 @@ from itertools import islice
 
 import pytest
 
-from raftsched.client import AsyncClient, Client, course
+from raftsched.client import AsyncClient, Client
 from raftsched.client.errors import Closed, RevisionGone, Unavailable
+from raftsched.client.sdk import course
 from raftsched.proto.v1 import event_pb2, run_pb2
 
 from ..statemachine.driver import Machine

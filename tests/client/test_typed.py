@@ -12,10 +12,10 @@ import pytest
 
 from raftsched import client as package
 from raftsched.client import AsyncClient, AsyncRun, Client, Run
-from raftsched.client.aio.services import AsyncServices
-from raftsched.client.blocking import cluster
-from raftsched.client.blocking.cluster import AlertOptions
-from raftsched.client.blocking.services import Services
+from raftsched.client.calls.aio.services import AsyncServices
+from raftsched.client.calls.blocking import cluster
+from raftsched.client.calls.blocking.cluster import AlertOptions
+from raftsched.client.calls.blocking.services import Services
 from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, run_pb2
 
 

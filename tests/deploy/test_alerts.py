@@ -35,7 +35,7 @@ import pytest
 
 from raftsched.chaos.real.node import Control, Failpoint, controlled
 from raftsched.client import AsyncClient, RaftschedError, cron
-from raftsched.client.cli.authority import CERTIFICATE, KEY, TRUST, Authority
+from raftsched.client.cli.commands.authority import CERTIFICATE, KEY, TRUST, Authority
 from raftsched.cluster.local.nodes import NodeProcesses, free_addresses
 from raftsched.cluster.local.process import HOME, PROGRAM_OF_CLIENT, environment
 from raftsched.proto.v1.cluster_pb2 import GetClusterStatusRequest

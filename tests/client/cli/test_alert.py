@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.client.cli import alert
+from raftsched.client.cli.commands import alert
 from raftsched.proto.v1 import alert_pb2
 from raftsched.statemachine.calls import alerts
 from raftsched.statemachine.model.request import MakeAlerts, Observe

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click import ClickException
 
-from raftsched.client.cli.backup import verify
+from raftsched.client.cli.commands.backup import verify
 from raftsched.client.cli.exits import Trouble
 
 from .conftest import Cli

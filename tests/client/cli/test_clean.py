@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from raftsched.client import cli as package
-from raftsched.client.cli.clean import UNSAFE, json_of, visible, yaml_of
+from raftsched.client.cli.render.clean import UNSAFE, json_of, visible, yaml_of
 
 from .conftest import Cli
 
@@ -59,6 +59,6 @@ def test_nothing_is_printed_another_way() -> None:
     allowed = {"clean.py": 1, "output.py": 1, "logs.py": 1, "completion.py": 1}
     found = {
         file.name: len(re.findall(r"click\.(echo|secho)\b|(?<![\w.])print\(", file.read_text()))
-        for file in Path(package.__file__).parent.glob("*.py")
+        for file in Path(package.__file__).parent.rglob("*.py")
     }
     assert {name: count for name, count in found.items() if count} == allowed

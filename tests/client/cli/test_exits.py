@@ -9,10 +9,10 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.client import course
 from raftsched.client.cli import main
+from raftsched.client.cli.connectivity import unreachable
 from raftsched.client.cli.exits import Exit
-from raftsched.client.cli.reach import unreachable
+from raftsched.client.sdk import course
 
 from ..stage import BlackHole, Stage, dead_endpoint, losing_the_answer, refusing
 from .conftest import Cli

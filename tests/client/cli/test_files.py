@@ -11,7 +11,7 @@ import grpc
 import pytest
 import yaml
 
-from raftsched.client.cli import bulk
+from raftsched.client.cli.commands import bulk
 from raftsched.proto.v1 import job_pb2
 
 from ..stage import Stage, breaking_off

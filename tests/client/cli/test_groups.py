@@ -74,7 +74,7 @@ def test_waiting_too_long_ends_with_7(cli: Cli, run_id: str) -> None:
 def test_whoever_waits_hears_why_a_run_has_not_started(
     cli: Cli, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftsched.client.cli.run.FIRST_MS", 1)
+    monkeypatch.setattr("raftsched.client.cli.commands.run.FIRST_MS", 1)
     said = cli("run", "wait", run_id, "--for", "300ms")
 
     assert f"{run_id} waits: no worker" in said.stderr
@@ -506,7 +506,7 @@ def test_a_secret_that_was_used_says_when_and_by_what(
 # A worker of one's own.
 
 MODULE = """
-from raftsched.client.worker import Worker
+from raftsched.client import Worker
 
 worker = Worker()
 stopped = []
@@ -560,7 +560,7 @@ def test_what_is_no_worker_says_why(
 def test_ready_made_executors_are_run_without_a_module(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raftsched.client.worker import Worker
+    from raftsched.client import Worker
 
     seen: list[Worker] = []
     monkeypatch.setattr(Worker, "run", lambda worker: seen.append(worker))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client.cli.job import condition
+from raftsched.client.cli.commands.job import condition
 from raftsched.statemachine.model.request import SetAside
 
 from ..stage import Stage

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from raftsched.client.cli import run as runs
-from raftsched.client.cli.clean import visible
-from raftsched.client.cli.logs import GAP, KEPT_BYTES, news, text_of
+from raftsched.client.cli.commands import run as runs
+from raftsched.client.cli.commands.logs import GAP, KEPT_BYTES, news, text_of
+from raftsched.client.cli.render.clean import visible
 from raftsched.proto.v1 import worker_pb2
 
 from ...statemachine.driver import Machine

@@ -10,15 +10,15 @@ import pytest
 from click.shell_completion import ShellComplete
 from google.protobuf.message import Message
 
-from raftsched.client.cli import main, reach
-from raftsched.client.cli.output import Output
+from raftsched.client.cli import connectivity, main
+from raftsched.client.cli.render.output import Output
 from raftsched.client.cli.times import (
     instant_text,
     length_text,
     parse_instant,
     rough_text,
 )
-from raftsched.client.lengths import parse_length
+from raftsched.client.sdk.lengths import parse_length
 from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2, run_pb2
 
 from ..stage import Stage, breaking_off, dead_endpoint, refusing
@@ -252,7 +252,7 @@ def test_completion_has_300_ms_to_find_a_node(cli: Cli, monkeypatch: pytest.Monk
         patience.append(patience_s)
         return {"a:1": "gone"}
 
-    monkeypatch.setattr(reach, "unreachable", nobody)
+    monkeypatch.setattr(connectivity, "unreachable", nobody)
 
     assert completed(cli, monkeypatch, "job", "get", "re") == []
     assert patience == [0.3]
@@ -398,7 +398,7 @@ def test_past_events_are_listed_and_filtered(cli: Cli) -> None:
 def test_a_stream_that_breaks_is_taken_up_where_it_was(
     cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raftsched.client.cli import watch
+    from raftsched.client.cli.commands import watch
 
     monkeypatch.setattr(watch, "REST_S", 0.01)
     cli.ok("job", "create", "x", "--handler", "h")
@@ -415,7 +415,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was(
 def test_what_was_seen_is_not_told_again(
     cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raftsched.client.cli import watch
+    from raftsched.client.cli.commands import watch
 
     monkeypatch.setattr(watch, "REST_S", 0.01)
     cli.ok("job", "create", "x", "--handler", "h")

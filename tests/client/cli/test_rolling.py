@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client.cli import rolling
-from raftsched.client.cli.rolling import Restarting
+from raftsched.client.cli.commands import rolling
+from raftsched.client.cli.commands.rolling import Restarting
 from raftsched.proto.v1 import cluster_pb2
 
 from ..stage import Stage

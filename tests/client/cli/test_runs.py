@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftsched.client.cli.look import Look, warned
+from raftsched.client.cli.render.formats import Look, warned
 from raftsched.proto.v1 import access_pb2, options_pb2
 from raftsched.statemachine.model.request import CreateToken, NoteUses
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.client.cli import secret as command
+from raftsched.client.cli.commands import secret as command
 from raftsched.proto.v1 import secret_pb2
 
 from ..stage import Fault, Stage, refusing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client.cli.cleaner import MASK, Cleaner
+from raftsched.client.cli.commands.cleaner import MASK, Cleaner
 
 from .conftest import Cli
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.client.cli import top
-from raftsched.client.cli.moment import Moment, percentile, rates
+from raftsched.client.cli.commands import top
+from raftsched.client.cli.commands.top_snapshot import Moment, percentile, rates
 from raftsched.proto.v1 import alert_pb2, cluster_pb2, worker_pb2
 
 from ..stage import Stage, refusing

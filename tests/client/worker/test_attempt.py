@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from raftsched.client.context import Context, current_context
-from raftsched.client.outcomes import Cancelled, PayloadInvalid, PermanentError, RetryLater
 from raftsched.client.testing import Attempt
+from raftsched.client.worker.context import Context, current_context
+from raftsched.client.worker.outcomes import Cancelled, PayloadInvalid, PermanentError, RetryLater
 from raftsched.proto.v1.common_pb2 import Payload
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_benchmark_counts_every_kind_of_handler() -> None:
-    command = [sys.executable, "-m", "raftsched.client.bench_worker", "--json", "--runs", "2500"]
+    command = [sys.executable, "-m", "raftsched.client.worker.bench", "--json", "--runs", "2500"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".src")}
 
     done = subprocess.run(

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from raftsched.client.context import Context, current_context
-from raftsched.client.redaction import Redaction
 from raftsched.client.testing import Attempt
+from raftsched.client.worker.context import Context, current_context
+from raftsched.client.worker.redaction import Redaction
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Stop
 

@@ -17,9 +17,9 @@ import pytest
 from aiohttp import web
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from raftsched.client import lease_secrets
+from raftsched.client import Worker
 from raftsched.client.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
-from raftsched.client.worker import Worker
+from raftsched.client.worker import lease_secrets
 from raftsched.proto.v1.job_pb2 import Action, ShellAction
 from raftsched.proto.v1.worker_pb2 import Result, Stop
 from raftsched.statemachine.core.rejection import Reason

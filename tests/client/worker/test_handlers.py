@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from raftsched.client.context import Context
-from raftsched.client.handlers import Handler
 from raftsched.client.testing import Attempt
+from raftsched.client.worker.context import Context
+from raftsched.client.worker.handlers import Handler
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from raftsched.client.runner import Runner
-from raftsched.client.session import PROGRESS_S, Session
+from raftsched.client.worker.protocol import PROGRESS_S, Session
+from raftsched.client.worker.runner import Runner
 from raftsched.proto.v1 import worker_pb2
 
 from .node import PATIENCE_S

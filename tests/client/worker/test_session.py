@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from raftsched.client import session as rules
-from raftsched.client.session import Orders, Session
+from raftsched.client.worker import protocol as rules
+from raftsched.client.worker.protocol import Orders, Session
 from raftsched.proto.v1 import worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop, WorkRequest, WorkResponse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from raftsched.client.threads import WAKE_AT_ONCE, Mailbox, Threads
+from raftsched.client.worker.threads import WAKE_AT_ONCE, Mailbox, Threads
 
 from .node import PATIENCE_S
 

@@ -15,11 +15,11 @@ from typing import Any
 import grpc
 import pytest
 
-from raftsched.client.context import Context, current_context
+from raftsched.client import Worker
 from raftsched.client.errors import RaftschedError
-from raftsched.client.outcomes import PermanentError, RetryLater
-from raftsched.client.streams import Pauses, Streams
-from raftsched.client.worker import Worker
+from raftsched.client.worker.connection import Pauses, Streams
+from raftsched.client.worker.context import Context, current_context
+from raftsched.client.worker.outcomes import PermanentError, RetryLater
 from raftsched.proto.v1 import worker_pb2
 from raftsched.proto.v1.worker_pb2 import ResultAck, Stop
 
@@ -242,7 +242,7 @@ async def test_more_sync_handlers_than_are_woken_at_once_run_side_by_side() -> N
 async def test_an_end_is_reported_at_once_not_at_the_next_tick(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("raftsched.client.streams.TICK_S", 60.0)
+    monkeypatch.setattr("raftsched.client.worker.connection.TICK_S", 60.0)
     async with Node(heartbeat_s=30, lapse_s=90) as node:
         worker = Worker(node.address)
 
@@ -673,8 +673,8 @@ async def test_the_log_of_a_run_carries_the_run(caplog: pytest.LogCaptureFixture
 async def test_a_cluster_that_cannot_be_found_is_warned_of_once_in_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftsched.client.streams.WAIT_FIRST_S", 0.001)
-    monkeypatch.setattr("raftsched.client.worker.LAST_WORD_NOW_S", 0.0)
+    monkeypatch.setattr("raftsched.client.worker.connection.WAIT_FIRST_S", 0.001)
+    monkeypatch.setattr("raftsched.client.worker.worker.LAST_WORD_NOW_S", 0.0)
     worker = Worker("127.0.0.1:1")
     worker.handler("h")(lambda: None)
     with caplog.at_level(logging.WARNING, "raftsched.worker"):
@@ -724,7 +724,7 @@ async def test_what_breaks_in_the_worker_itself_ends_it_loudly(
         def broken(session: object, now: float) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr("raftsched.client.session.Session.frames", broken)
+        monkeypatch.setattr("raftsched.client.worker.protocol.Session.frames", broken)
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(worker.serve(), PATIENCE_S)
 

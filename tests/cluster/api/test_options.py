@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-from raftsched.client import links
+from raftsched.client.sdk import links
 from raftsched.cluster.api import forward, server
 
 OPTIONS = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from raftsched.client.session import Session as ClientSession
+from raftsched.client.worker.protocol import Session as ClientSession
 from raftsched.cluster.node.worker_session import WorkerSession
 from raftsched.cluster.node.worker_sink import Messages
 from raftsched.proto.v1 import run_pb2, worker_pb2

@@ -1,4 +1,0 @@
-"""The calls of the asynchronous client, by service.
-
-`raftsched.client.blocking` is made from these files by `generate.py`: write here, then run it.
-"""

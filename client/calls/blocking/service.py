@@ -1,0 +1,86 @@
+# Made from aio/service.py by generate.py; write there.
+"""What all services share: how a request gets its namespace and options, and how pages are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from ....proto.v1 import common_pb2
+from ...sdk.options import EachCall, fill, of_the_call
+from ...sdk.values import ListCount
+
+if TYPE_CHECKING:
+    from ...sdk.sync_client import Client
+
+Answer = TypeVar("Answer", bound=Message)
+PAGE_SIZE = 1_000
+# As the contract has them for one step.
+FAILURES, SAMPLE = 100, 20
+
+
+def checked(limit: int | None) -> int | None:
+    """How many items are wanted at most."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is {limit}; write how many you want at most, or None for all")
+    return limit
+
+
+class Service:
+    """Some calls of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def _namespace(self, options: EachCall) -> str:
+        return options.get("namespace", self._client.namespace)
+
+    def _send(self, request: Message, kind: type[Answer], options: EachCall) -> Answer:
+        fill(request, options, self._client.namespace)
+        return cast(Answer, self._client.call(request, **of_the_call(options)))
+
+    def _change_all(self, request: Any, options: EachCall) -> common_pb2.BulkChange:  # noqa: ANN401  # Of jobs or of runs.
+        """All steps of a change as one; on trial the cluster only speaks of the first."""
+        given: Any = dict(options)
+        request_id, steps, done = given.pop("request_id", ""), 0, common_pb2.BulkChange()
+        while True:
+            if request_id:
+                given["request_id"] = f"{request_id}.{steps}"
+            step = self._send(request, common_pb2.BulkChange, given)
+            if request.validate_only:
+                return step
+            done.changed, done.failed = done.changed + step.changed, done.failed + step.failed
+            done.failures.extend(step.failures[: max(0, FAILURES - len(done.failures))])
+            done.sample.extend(step.sample[: max(0, SAMPLE - len(done.sample))])
+            request.page_token, steps = step.next_page_token, steps + 1
+            if not step.next_page_token:
+                return done
+
+    def _count(self, request: Any, options: EachCall) -> ListCount:  # noqa: ANN401  # Of a list.
+        """How many items a list has."""
+        request.page_size, request.with_count = 1, True
+        fill(request, options, self._client.namespace)
+        page = self._client.call(request, **of_the_call(options))
+        return ListCount(page.count, page.count_is_exact)
+
+    def _items(
+        self,
+        request: Any,  # noqa: ANN401  # Any request of a list.
+        field: str,
+        limit: int | None,
+        options: EachCall,
+    ) -> Iterator[Any]:
+        """Everything on all pages of a list, page by page as it is asked for."""
+        left = checked(limit)
+        fill(request, options, self._client.namespace)
+        while left is None or left > 0:
+            request.page_size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
+            page = self._client.call(request, **of_the_call(options))
+            yield from getattr(page, field)
+            if left is not None:
+                left -= len(getattr(page, field))
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return

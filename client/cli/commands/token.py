@@ -1,0 +1,262 @@
+"""`raftsched token`: access tokens, which say who calls and what they may do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import messages as m
+from ..exits import Exit, Trouble, wrong_use
+from ..input.spec import enum_number
+from ..lazy import ExampleGroup
+from ..names import TOKEN
+from ..options import command
+from ..render.clean import echo
+from ..session import Invocation, many
+from ..times import Instant, Length, duration, timestamp
+
+if TYPE_CHECKING:
+    from ..messages import access_pb2
+
+SECRET_FILE = "raftsched-data/bootstrap-secret"
+OTHERS = "raftsched token create NAME --role admin -A, with --token-file of a token that is there"
+NONE = "none"  # The secret of no token.
+ASKED_S = 5.0
+FIRST = (
+    "this makes the first access token; from then on every call without a token is refused, and "
+    "workers and clients without one are shut out."
+)
+GIVE = (
+    "Give one to each worker and client: raftsched token create NAME --role worker > FILE, then "
+    "RAFTSCHED_TOKEN_FILE=FILE for commands, Worker(token=...) and Client(token=...) in programs."
+)
+ROLES = ("admin", "editor", "worker", "viewer")
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched token bootstrap > root.token",
+        "raftsched config add prod --endpoints a.example:7400 --token-file root.token",
+    ),
+)
+def token() -> None:
+    """Access tokens: who may do what, in one namespace or in all."""
+
+
+@command(
+    token, "create",
+    "raftsched token create ci --role editor -n billing > ci.token",
+    "raftsched token create look --role viewer --all-namespaces --expires +90d",
+    writes=True, destroys=True,
+)  # fmt: skip
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Not only in one namespace.")
+@click.option("--expires", type=Instant(), help="From then on it is not valid.  [never]")
+@click.option("--see-payloads", is_flag=True, help="A viewer may read payloads and results.")
+@click.option(
+    "--calls-per-second",
+    type=click.IntRange(min=0, max=100_000),
+    default=0,
+    help="It may make so many calls.  [any number]",
+)
+def create(
+    session: Invocation, name: str, role: str, all_namespaces: bool, expires: int | None,
+    see_payloads: bool, calls_per_second: int,
+) -> None:  # fmt: skip
+    """Create an access token. Its secret is printed on stdout, this once and never again.
+
+    The first one must be an admin in all namespaces, as it closes the cluster to whoever has none.
+    """
+    if see_payloads and role != "viewer":
+        raise wrong_use(f"--see-payloads with --role {role}", "it is for viewers", "leave it out")
+    wanted = m.access_pb2.AccessToken(
+        name=name, namespace="" if all_namespaces else session.namespace, see_payloads=see_payloads,
+        expire_time=timestamp(expires) if expires is not None else None,
+        calls_per_second=calls_per_second,
+    )  # fmt: skip
+    wanted.role = enum_number(m.options_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
+    request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
+    kind = m.access_pb2.CreateAccessTokenResponse
+    first = role == "admin" and all_namespaces and is_first(session)
+    if first:
+        workers = connected(session)
+        session.say(f"Note: {FIRST}{without(workers)}")
+        if workers and sys.stdin is not None and sys.stdin.isatty():
+            session.confirm("Make the first access token?")
+    made = session.ask(request, kind, f"create access token {name}")
+    secret = " This is its secret:" if made.secret else ""
+    session.done(made, told(made.access_token) + secret)
+    if session.out.is_table and made.secret:
+        echo(made.secret)
+    if first and not session.dry_run:
+        session.say(GIVE)
+
+
+@command(
+    token, "bootstrap",
+    "raftsched token bootstrap --secret-file /var/lib/raftsched/bootstrap-secret > root.token",
+    writes=True,
+)  # fmt: skip
+@click.argument("name", default="root")
+@click.option(
+    "--secret-file", default=SECRET_FILE, show_default=True, metavar="FILE",
+    help="What any node with `tokens = true` wrote into its folder; its log names it.",
+)  # fmt: skip
+def bootstrap(session: Invocation, name: str, secret_file: str) -> None:
+    """Make the first access token: an admin of all namespaces. Its secret is printed on stdout.
+
+    It takes the secret from the folder of one node, so it is typed on the machine of a node. Of
+    several who do this at once one succeeds, and from then on the file is gone.
+    """
+    session.shows(read_secret(session, secret_file))
+    wanted = m.access_pb2.AccessToken(name=name, role=m.options_pb2.ROLE_ADMIN)
+    request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
+    kind = m.access_pb2.CreateAccessTokenResponse
+    session.say(f"Note: {FIRST}")
+    try:
+        made = session.ask(request, kind, f"make the first access token {name}")
+    except Trouble as trouble:
+        if getattr(trouble.__cause__, "reason", "") == "UNAUTHENTICATED":
+            trouble.why, trouble.then = [*trouble.why, note_of(secret_file)], OTHERS
+        raise
+    secret = " This is its secret, shown this once:" if made.secret else ""
+    session.done(made, told(made.access_token) + secret)
+    if session.out.is_table and made.secret:
+        echo(made.secret)
+        # A node without `tokens = true` may have let some in.
+        session.use_secret(made.secret)
+        session.say(f"{GIVE}{without(connected(session))}")
+
+
+def is_first(session: Invocation) -> bool:
+    """Whether the cluster has no token yet, and so takes everybody for an admin."""
+    if session.has_token:
+        return False
+    request, kind = m.access_pb2.ListAccessTokensRequest(), m.access_pb2.ListAccessTokensResponse
+    return not session.ask(request, kind, "list access tokens").access_tokens
+
+
+def connected(session: Invocation) -> int:
+    """How many workers there are; 0 if nobody says."""
+    from ...sdk.errors import RaftschedError
+
+    try:
+        request = m.cluster_pb2.GetClusterStatusRequest()
+        status = session.client.call(request, timeout=ASKED_S)
+    except RaftschedError:
+        return 0
+    assert isinstance(status, m.cluster_pb2.ClusterStatus)
+    return status.workers
+
+
+def without(workers: int) -> str:
+    if not workers:
+        return ""
+    verb = "is" if workers == 1 else "are"
+    return f" {many(workers, 'worker')} {verb} connected without one."
+
+
+def read_secret(session: Invocation, path: str) -> str:
+    try:
+        secret = Path(path).read_text().strip()
+        if secret and secret.isascii() and secret.isprintable():
+            return secret
+        why: str = "it does not hold one line with a secret"
+    except (OSError, ValueError) as wrong:  # What is no text, or no path.
+        why = getattr(wrong, "strerror", None) or str(wrong)
+    reason, then = why_none(session)
+    raise Trouble(
+        "cannot make the first access token",
+        [f"{path} cannot be read: {why}", reason, note_of(path)], then, Exit.FORBIDDEN,
+    )  # fmt: skip
+
+
+def note_of(path: str) -> str:
+    """What the node wrote in place of a secret that was used, if it is here."""
+    try:
+        said = Path(f"{path}.used").read_text().strip()
+    except (OSError, ValueError):
+        return ""
+    return f"{path}.used says: {said}"
+
+
+def why_none(session: Invocation) -> tuple[str, str]:
+    """Why there is no secret, as far as the cluster tells somebody without a token; and what to
+    do."""
+    from ...sdk.errors import RaftschedError
+
+    session.shows(NONE)
+    reason, file = "", ""
+    try:
+        session.client.call(m.cluster_pb2.GetClusterStatusRequest(), timeout=ASKED_S)
+    except RaftschedError as error:
+        reason, file = error.reason, error.values.get("file", "")
+    except Trouble:
+        reason = ""  # Nobody is there to be asked.
+    if reason == "UNAUTHENTICATED":
+        return f"{session.endpoints} has its first access token, so no node has a secret", OTHERS
+    if reason == "NOT_BOOTSTRAPPED":
+        return f"the node that was asked has it in {file}", f"--secret-file {file}, on its machine"
+    return (
+        "the file is there on the machine of a node with `tokens = true`, for the user that runs "
+        "it, until there is a token",
+        "--secret-file FOLDER/bootstrap-secret, with the `folder` of the node",
+    )
+
+
+def told(made: access_pb2.AccessToken) -> str:
+    from ..render.formats import enum_word
+
+    where = f"namespace {made.namespace}" if made.namespace else "all namespaces"
+    return f"Access token {made.name}: {enum_word(made, 'role')} in {where}."
+
+
+@command(token, "list", "raftsched token list", reads=True, lists=True)
+def list_(session: Invocation) -> None:
+    """List access tokens, without their secrets."""
+    kind = m.access_pb2.ListAccessTokensResponse
+    request = m.access_pb2.ListAccessTokensRequest()
+    session.show_list(request, kind, "access_tokens", "list access tokens")
+
+
+@command(
+    token, "rotate",
+    "raftsched token rotate ci > ci.token",
+    "raftsched token rotate ci --overlap 7d > ci.token",
+    writes=True,
+)  # fmt: skip
+@click.argument("name", type=TOKEN)
+@click.option("--overlap", type=Length(), help="So long the former secret opens too.  [1h]")
+def rotate(session: Invocation, name: str, overlap: int | None) -> None:
+    """Give an access token another secret. It is printed on stdout, this once and never again.
+
+    Whoever has the former secret can be given the new one until the overlap is over.
+    """
+    request = session.write(m.access_pb2.RotateAccessTokenRequest(access_token=name))
+    if overlap is not None:
+        request.overlap.CopyFrom(duration(overlap))
+    kind = m.access_pb2.RotateAccessTokenResponse
+    made = session.ask(request, kind, f"rotate access token {name}")
+    until = session.out.look.time(made.access_token.former_secret_expire_time)
+    secret = " This is its secret:" if made.secret else ""
+    session.done(made, f"Access token {name}: the former secret opens until {until}.{secret}")
+    if session.out.is_table and made.secret:
+        echo(made.secret)
+
+
+@command(
+    token, "revoke", "raftsched token revoke ci --yes", writes=True, destroys=True
+)  # fmt: skip
+@click.argument("name", type=TOKEN)
+def revoke(session: Invocation, name: str) -> None:
+    """Make an access token invalid, at once and for ever."""
+    session.confirm(f"Revoke access token {name}? Whoever uses it is shut out.")
+    request = session.write(m.access_pb2.RevokeAccessTokenRequest(access_token=name))
+    kind = m.access_pb2.RevokeAccessTokenResponse
+    answer = session.ask(request, kind, f"revoke access token {name}")
+    session.done(answer, f"Access token {name} revoked.")

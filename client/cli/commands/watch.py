@@ -1,0 +1,129 @@
+"""`raftsched watch`: what happens, as it happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import messages as m
+from ..exits import wrong_use
+from ..names import JOB, QUEUE, RUN
+from ..options import command
+from ..render.clean import echo
+from ..session import Invocation
+from .job import condition
+
+if TYPE_CHECKING:
+    from ..messages import common_pb2, event_pb2
+
+# A stream that broke is taken up again, at another node; so often in a row without an event.
+TRIES_MAX = 20
+REST_S = 0.5
+
+
+@command(
+    None, "watch",
+    "raftsched watch",
+    "raftsched watch --job 'report*' --kind run-failed -o jsonl",
+    "raftsched watch --since oldest --no-follow",
+)  # fmt: skip
+@click.option("--job", type=JOB, metavar="NAME[*]", help="Only those about this job.")
+@click.option("--kind", metavar="KIND", help="Only those, such as run-failed.")
+@click.option("--queue", type=QUEUE, help="Only those about this queue.")
+@click.option("--run", type=RUN, help="Only those about this run.")
+@click.option(
+    "--filter", "text", default="", help="Such as 'kind=RUN_FAILED OR kind=RUN_RETRYING'."
+)
+@click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
+@click.option("--since", metavar="REVISION|oldest", help="Begin behind this one.  [now]")
+@click.option("--no-follow", is_flag=True, help="Stop at what is there now.")
+@click.option("--count", "-c", type=click.IntRange(min=1), help="Stop after so many.")
+def watch(
+    session: Invocation, text: str, kind: str | None, all_namespaces: bool, since: str | None,
+    no_follow: bool, count: int | None, **given: str | None,
+) -> None:  # fmt: skip
+    """Follow events. A stream that breaks is taken up where it was, at another node.
+
+    It goes on until it is stopped: --timeout is how long no node may answer, not an end.
+    """
+    namespace = "" if all_namespaces else session.namespace
+    if kind:
+        given["kind"] = kind.upper().replace("-", "_")
+    after = revision(since) if since not in (None, "oldest") else None
+    request = m.event_pb2.WatchEventsRequest(
+        namespace=namespace, filter=condition(text, **given), after=after
+    )
+    events = follow(session, request, oldest=since == "oldest", stop=no_follow)
+    for event in islice(events, count):
+        session.out.line(event)
+
+
+def revision(text: str | None) -> common_pb2.Revision:
+    from ...sdk.ranges import made
+
+    change, mark, position = (text or "").partition(".")
+    if not change.isdigit() or (mark and not position.isdigit()):
+        raise wrong_use(
+            f"{text!r} is not a revision", "it is written change.position, as `watch` prints it",
+            "--since 17.3, or --since oldest",
+        )  # fmt: skip
+    return made(m.common_pb2.Revision, change=int(change), position=int(position or 0))
+
+
+def follow(
+    session: Invocation, request: event_pb2.WatchEventsRequest, *, oldest: bool, stop: bool
+) -> Iterator[event_pb2.Event]:
+    """The past as far as it is asked for, then what comes."""
+    if oldest or stop:
+        yield from past(session, request)
+    if not stop:
+        yield from present(session, request)
+
+
+def past(session: Invocation, request: event_pb2.WatchEventsRequest) -> Iterator[event_pb2.Event]:
+    """Pages of what is kept; leaves in the request where they end."""
+    while True:
+        page = m.event_pb2.ListEventsRequest(
+            namespace=request.namespace, filter=request.filter, page_size=1000
+        )
+        if request.HasField("after"):
+            page.after.CopyFrom(request.after)
+        answer = session.ask(page, m.event_pb2.ListEventsResponse, "list events")
+        yield from answer.events
+        request.after.CopyFrom(answer.progress)
+        if answer.end:
+            return
+
+
+def present(
+    session: Invocation, request: event_pb2.WatchEventsRequest
+) -> Iterator[event_pb2.Event]:
+    from ...sdk.errors import Unavailable
+    from ..refused import refusals
+
+    failures, told = 0, not session.out.for_person
+    while True:
+        with refusals(session, "watch events"):
+            try:
+                for response in session.client.stream(request, timeout=session.timeout_s):
+                    if not told:
+                        # Else whoever looks cannot tell it from one that waits for a node.
+                        told = True
+                        echo("Watching; Ctrl-C ends it.", err=True)
+                    yield from response.events
+                    request.after.CopyFrom(response.progress)
+                    failures = 0
+            except Unavailable as broken:
+                failures += 1
+                if failures > TRIES_MAX or not request.HasField("after"):
+                    raise
+                limit = broken.values.get("limit", "")
+                why = f" by the limit '{limit}'" if limit else ""
+                echo(f"The stream broke{why}; taking it up where it was.", err=True)
+                if session.debug:
+                    echo(f"  {broken.message}", err=True)
+        time.sleep(REST_S)

@@ -1,0 +1,188 @@
+"""`raftsched worker`: the processes that carry out runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import messages as m
+from ..exits import Exit, Trouble, wrong_use
+from ..input.spec import pairs
+from ..lazy import ExampleGroup
+from ..names import WORKER
+from ..options import command
+from ..session import Invocation, credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...worker.worker import Worker
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=("raftsched worker run shop.jobs:worker", "raftsched worker list"),
+)
+def worker() -> None:
+    """Workers: processes outside the cluster that pull runs and carry them out."""
+
+
+@command(worker, "list", "raftsched worker list -o wide", reads=False, lists=True)
+@click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
+@click.option("--filter", "text", default="", help="Such as 'queue=mail AND draining=false'.")
+def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
+    """List the workers that are there, with how busy they are."""
+    namespace = "" if all_namespaces else session.namespace
+    request = m.worker_pb2.ListWorkersRequest(namespace=namespace, filter=text)
+    session.show_list(request, m.worker_pb2.ListWorkersResponse, "workers", "list workers")
+
+
+@command(
+    worker, "drain", "raftsched worker drain mailer-1 --reason 'host goes down'", writes=True
+)  # fmt: skip
+@click.argument("name", type=WORKER, metavar="WORKER")
+@click.option("--reason", default="", help="For people.")
+def drain(session: Invocation, name: str, reason: str) -> None:
+    """Give a worker no more runs; those that it has go on."""
+    request = session.write(m.worker_pb2.DrainWorkerRequest(worker=name, reason=reason))
+    told = session.ask(request, m.worker_pb2.DrainWorkerResponse, f"drain worker {name}")
+    session.done(told, f"Worker {name} takes no more runs; it still works on {told.leased}.")
+
+
+@command(
+    worker, "run",
+    "raftsched worker run shop.jobs:worker",
+    "raftsched worker run jobs --chdir /srv/shop --context prod",
+    "raftsched worker run --executor http --executor shell --slots 20",
+)  # fmt: skip
+@click.argument("where", default="", metavar="[MODULE[:NAME]]")
+@click.option("--chdir", default=".", metavar="DIR", help="Where the module is.  [here]")
+@click.option(
+    "--executor",
+    "executors",
+    multiple=True,
+    type=click.Choice(("http", "grpc", "shell")),
+    help="Without a module: carry out such jobs; can be repeated.",
+)
+@click.option("--queue", "queues", multiple=True, help="Only from this queue; can be repeated.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for."
+)
+@click.option(
+    "--slots", type=click.IntRange(min=1), default=32, show_default=True, help="Runs at once."
+)
+@click.option("--quiet", is_flag=True, help="Say only what is wrong.")
+def run(
+    session: Invocation,
+    where: str,
+    chdir: str,
+    executors: tuple[str, ...],
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Run a worker until SIGTERM or Ctrl-C: an object of a Python module, or ready-made executors.
+
+    A module's worker talks to the nodes that it names itself, unless this command or its context
+    names others. The first signal drains it, the second stops it at once.
+    """
+    if bool(where) == bool(executors):
+        raise wrong_use(
+            "a worker is a module or executors",
+            "",
+            "raftsched worker run MODULE, or --executor http",
+        )
+    found = find(where, chdir) if where else ready_made(session, executors, **given)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )  # fmt: skip
+    if where and session.values["endpoints"].origin != "default":
+        found.connect_to(session.endpoints, **credentials(session.values))
+    if not found.handlers:
+        raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
+    if not quiet:
+        session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
+    from ..refused import refusals
+
+    with refusals(session, "run this worker"):
+        found.run()
+
+
+def ready_made(
+    session: Invocation, names: tuple[str, ...], queues: tuple[str, ...], labels: tuple[str, ...],
+    slots: int,
+) -> Worker:  # fmt: skip
+    from ...worker import executors
+    from ...worker.worker import Worker
+
+    kinds: dict[str, Callable[[], executors.Executor]] = {
+        "http": executors.HttpExecutor, "grpc": executors.GrpcExecutor,
+        "shell": executors.ShellExecutor,
+    }  # fmt: skip
+    try:
+        made = [kinds[name]() for name in dict.fromkeys(names)]
+    except ImportError as wrong:
+        raise Trouble(
+            "an executor is not installed", str(wrong), "pip install 'raftsched[http]'"
+        ) from wrong
+    return Worker(
+        session.endpoints, queues=queues, namespaces=[session.namespace], slots=slots,
+        labels=pairs("--label", labels), executors=made, **credentials(session.values),
+    )  # fmt: skip
+
+
+def find(where: str, folder: str) -> Worker:
+    """The worker that the words mean."""
+    module_name, _, name = where.partition(":")
+    # As Python itself does for a script: what is here goes first.
+    try:
+        os.chdir(folder)
+    except OSError as wrong:
+        raise wrong_use(f"cannot go to {folder}", str(wrong), "--chdir DIR") from wrong
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as wrong:
+        if wrong.name and not module_name.startswith(wrong.name):
+            raise
+        raise Trouble(
+            f"there is no module {module_name}", f"looked in {os.getcwd()} and what is installed",
+            f"raftsched worker run {where} --chdir DIR", Exit.NOT_FOUND,
+        ) from wrong  # fmt: skip
+    return _named(module, name) if name else _only(module)
+
+
+def _named(module: ModuleType, name: str) -> Worker:
+    from ...worker.worker import Worker
+
+    found = getattr(module, name, None)
+    if not isinstance(found, Worker):
+        said = "is not there" if found is None else f"is a {type(found).__name__}, not a Worker"
+        there = ", ".join(f"{module.__name__}:{one}" for one in _workers(module))
+        raise wrong_use(
+            f"{module.__name__}:{name} {said}", f"workers of this module: {there or 'none'}",
+            f"raftsched worker run {there.split(', ')[0]}" if there else "worker = Worker(...)",
+        )  # fmt: skip
+    return found
+
+
+def _only(module: ModuleType) -> Worker:
+    names = _workers(module)
+    if len(names) != 1:
+        raise wrong_use(
+            f"module {module.__name__} has {len(names)} workers", ", ".join(names),
+            f"raftsched worker run {module.__name__}:NAME",
+        )  # fmt: skip
+    return _named(module, names[0])
+
+
+def _workers(module: ModuleType) -> list[str]:
+    from ...worker.worker import Worker
+
+    return sorted(name for name, value in vars(module).items() if isinstance(value, Worker))

@@ -1,0 +1,1 @@
+"""A job from options, and jobs from files."""

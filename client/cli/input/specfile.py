@@ -1,0 +1,321 @@
+"""Jobs in files: TOML, YAML, JSON or JSON lines, one schema.
+
+The schema is the API's JSON of a Job. What people would rather write is understood as well:
+`5m` for a length of time, `high` for PRIORITY_HIGH, `cron: "0 9 * * *"` for the message around it,
+`payload: {json: {...}}` or `{text: ...}` for base64. Instants without a zone are in UTC, since a
+file must mean the same on every machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from ...sdk.lengths import parse_length
+from ...sdk.ranges import OutOfRange, fit
+from .. import payloads
+from ..exits import reason_of, wrong_use
+from ..messages import job_pb2
+from ..times import INSTANTS
+
+SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".jsonl", ".ndjson")
+# A message that is written as the value of its only important field.
+SHORT = {
+    "Cron": "expression", "Interval": "every", "AfterEnd": "delay", "Once": "time",
+    "Dependency": "job",
+}  # fmt: skip
+FAULTS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """A job, and where it stands."""
+
+    job: job_pb2.Job
+    origin: str
+
+
+def load(paths: Iterable[str]) -> list[FileJob]:
+    """All jobs of files and folders; all faults at once, as one error."""
+    faults: list[str] = []
+    found: list[FileJob] = []
+    for path in every_file(paths):
+        for number, said in enumerate(documents(path), 1):
+            origin = path if path != "-" else "stdin"
+            found.append(FileJob(read_job(said, f"{origin}: job {number}", faults), origin))
+    faults += _twice(found)
+    complain(faults)
+    return found
+
+
+def complain(faults: list[str]) -> None:
+    if faults:
+        more = len(faults) - FAULTS_MAX
+        shown = faults[:FAULTS_MAX] + ([f"and {more} others"] if more > 0 else [])
+        raise wrong_use(
+            "cannot read the jobs", shown,
+            "mend the files; `raftsched job get NAME -o yaml` shows how a job is written",
+        )  # fmt: skip
+
+
+def every_file(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        if path != "-" and Path(path).is_dir():
+            inside = sorted(
+                str(one)
+                for one in Path(path).rglob("*")
+                if one.suffix in SUFFIXES and one.is_file()
+            )
+            if not inside:
+                raise wrong_use(
+                    f"there are no jobs in {path}", f"files end in {', '.join(SUFFIXES)}"
+                )
+            yield from inside
+        else:
+            yield path
+
+
+def documents(path: str) -> Iterator[Any]:
+    """What a file holds, one job after the other, not looked at yet."""
+    try:
+        if path == "-":
+            yield from _of_text(sys.stdin.read())
+        elif path.endswith((".jsonl", ".ndjson")):
+            with open(path, encoding="utf-8") as lines:
+                yield from _of_lines(lines)
+        elif path.endswith(".toml"):
+            yield from _flattened(tomllib.loads(Path(path).read_text()))
+        elif path.endswith(".json"):
+            yield from _flattened(json.loads(Path(path).read_text()))
+        else:
+            yield from _of_yaml(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, ValueError) as wrong:
+        raise wrong_use(
+            f"cannot read {path}", reason_of(wrong),
+            "name another file, or see how one is written: raftsched job export",
+        ) from wrong  # fmt: skip
+
+
+def _of_lines(lines: Iterable[str]) -> Iterator[Any]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as wrong:
+                why = f"line {number}, column {wrong.colno}: {wrong.msg}"
+                raise ValueError(f"{why}: {shortened(line.strip())}") from wrong
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _of_text(text: str) -> Iterator[Any]:
+    """From a pipe, where no name says what it is."""
+    try:
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError:
+        yield from _of_yaml(text)
+    else:
+        for line in lines:
+            yield from _flattened(line)
+
+
+def _of_yaml(text: str) -> Iterator[Any]:
+    import yaml
+
+    try:
+        for document in yaml.safe_load_all(text):
+            yield from _flattened(document)
+    except yaml.YAMLError as wrong:
+        raise ValueError(str(wrong)) from wrong
+
+
+def _flattened(said: Any) -> Iterator[Any]:  # Whatever JSON can hold.
+    """A job, a list of jobs, or a document with `jobs`."""
+    if said is None:
+        return
+    if isinstance(said, list):
+        yield from said
+    elif isinstance(said, Mapping) and "jobs" in said and "name" not in said:
+        yield from said["jobs"] or ()
+    else:
+        yield said
+
+
+def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
+    """One job; what is wrong with it is added to the faults."""
+    job = job_pb2.Job()
+    if isinstance(said, Mapping) and isinstance(said.get("name"), str):
+        where = f"{where.rsplit(': job ', 1)[0]}: job {said['name']}"
+    try:
+        # The API's own form, which is most of what is read, takes the fast way.
+        json_format.ParseDict(said, job)
+        _strict(said, job)
+    except (json_format.ParseError, AttributeError, TypeError, ValueError):
+        job.Clear()
+        SpecReader(where, faults).fill(job, said, "")
+    if not job.name:
+        faults.append(f"{where}: it has no name; write `name: my-job`")
+    return job
+
+
+def _strict(said: Any, job: job_pb2.Job) -> None:
+    """Protobuf drops what is no base64, and so would make another payload of a text."""
+    data = job.spec.payload.data
+    if data and base64.b64encode(data).decode() != said["spec"]["payload"]["data"]:
+        raise ValueError("not base64")
+
+
+def _twice(found: list[FileJob]) -> list[str]:
+    seen: dict[tuple[str, str], str] = {}
+    faults = []
+    for one in found:
+        key = (one.job.namespace, one.job.name)
+        if one.job.name and key in seen:
+            faults.append(
+                f"{one.origin}: job {one.job.name} is also in {seen[key]}; keep one of them"
+            )
+        seen[key] = one.origin
+    return faults
+
+
+class SpecReader:
+    """Fills a message from what a file says; wrong fields are noted, not raised."""
+
+    def __init__(self, where: str, faults: list[str]) -> None:
+        self._where = where
+        self._faults = faults
+
+    def fill(self, message: Message, said: Any, path: str) -> None:
+        kind = message.DESCRIPTOR
+        if kind.name in SHORT and not isinstance(said, Mapping):
+            said = {SHORT[kind.name]: said}
+        if kind.name == "Payload":
+            try:
+                message.CopyFrom(payloads.read(said))
+            except ValueError as wrong:
+                self._wrong(path, str(wrong))
+            return
+        if not isinstance(said, Mapping):
+            self._wrong(path, f"{said!r} is not a table of fields")
+            return
+        fields = {**kind.fields_by_name, **{field.json_name: field for field in kind.fields}}
+        for key, value in said.items():
+            field = fields.get(str(key))
+            below = f"{path}.{key}".lstrip(".")
+            if field is None:
+                near = get_close_matches(str(key), kind.fields_by_name, n=1)
+                hint = (
+                    f"did you mean {near[0]}?"
+                    if near
+                    else f"known: {', '.join(kind.fields_by_name)}"
+                )
+                self._wrong(below, f"there is no such field; {hint}")
+            elif value is not None:
+                self._field(message, field, value, below)
+
+    def _field(self, message: Message, field: Any, value: Any, path: str) -> None:
+        oneof = field.containing_oneof
+        taken = message.WhichOneof(oneof.name) if oneof else None
+        if taken and oneof and len(oneof.fields) > 1:
+            self._wrong(path, f"{taken} is set as well; keep one of them")
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            if isinstance(value, Mapping):
+                entries = getattr(message, field.name)
+                entries.update({str(key): _text(one) for key, one in value.items()})
+            else:
+                self._wrong(path, f"{value!r} is not a table of texts")
+        elif field.is_repeated:
+            target = getattr(message, field.name)
+            for number, one in enumerate(value if isinstance(value, list) else [value]):
+                there = f"{path}[{number}]"
+                if field.message_type is not None:
+                    self._message(target.add(), one, there)
+                elif (plain := self._scalar(field, one, there)) is not None:
+                    target.append(plain)
+        elif field.message_type is not None:
+            target = getattr(message, field.name)
+            target.SetInParent()
+            self._message(target, value, path)
+        elif (plain := self._scalar(field, value, path)) is not None:
+            setattr(message, field.name, plain)
+
+    def _message(self, target: Any, value: Any, path: str) -> None:
+        match target.DESCRIPTOR.full_name:
+            case "google.protobuf.Duration":
+                try:
+                    target.FromMilliseconds(parse_length(str(value)))
+                except ValueError as wrong:
+                    self._wrong(path, str(wrong))
+            case "google.protobuf.Timestamp":
+                try:
+                    target.FromDatetime(_instant(value))
+                except ValueError:
+                    self._wrong(path, f"{value!r} is not an instant; {INSTANTS}")
+            case _:
+                self.fill(target, value, path)
+
+    def _scalar(self, field: FieldDescriptor, value: Any, path: str) -> Any:
+        if field.enum_type is not None:
+            return self._enum(field, value, path)
+        kind = field.cpp_type
+        if kind == FieldDescriptor.CPPTYPE_BOOL and isinstance(value, bool):
+            return value
+        if kind == FieldDescriptor.CPPTYPE_STRING and not isinstance(value, list | Mapping | bool):
+            if field.type != FieldDescriptor.TYPE_BYTES:
+                return _text(value)
+        elif kind != FieldDescriptor.CPPTYPE_BOOL and not isinstance(value, bool):
+            try:
+                if int(value) == value or isinstance(value, str):
+                    return fit(field, int(value))
+            except OutOfRange as wrong:
+                self._wrong(path, str(wrong))
+                return None
+            except (TypeError, ValueError, OverflowError):
+                pass
+        wanted = {
+            FieldDescriptor.CPPTYPE_BOOL: "true or false",
+            FieldDescriptor.CPPTYPE_STRING: "a text",
+        }
+        self._wrong(path, f"{value!r} is not {wanted.get(kind, 'a whole number')}")
+        return None
+
+    def _enum(self, field: FieldDescriptor, value: Any, path: str) -> int | None:
+        enum = field.enum_type
+        assert enum is not None
+        prefix = enum.values[0].name.removesuffix("UNSPECIFIED")
+        upper = str(value).upper().replace("-", "_").replace(" ", "_")
+        for name in (upper, prefix + upper):
+            if name in enum.values_by_name:
+                return int(enum.values_by_name[name].number)
+        known = [one.name.removeprefix(prefix).lower().replace("_", "-") for one in enum.values[1:]]
+        self._wrong(path, f"{value!r} is none of {', '.join(known)}")
+        return None
+
+    def _wrong(self, path: str, why: str) -> None:
+        self._faults.append(f"{self._where}: {path}: {why}" if path else f"{self._where}: {why}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _instant(value: Any) -> datetime:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.replace(tzinfo=None)

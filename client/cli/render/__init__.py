@@ -1,0 +1,1 @@
+"""How messages, instants and errors look to a person, and to a program."""

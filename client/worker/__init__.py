@@ -1,0 +1,1 @@
+"""The worker: pulls runs and carries them out."""
