@@ -154,6 +154,33 @@ def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
             over_time=over_time)  # fmt: skip
 
 
+@bench.command(cls=ExampleCommand, examples=("raftsched bench pages --jobs 100000",))
+@click.option("--jobs", type=click.IntRange(2_000, 20_000_000), default=1_000_000,
+              show_default=True)  # fmt: skip
+@click.option("--runs", type=click.IntRange(1_000, 5_000_000), default=100_000, show_default=True,
+              help="So many of them ran before.")  # fmt: skip
+@click.option("--open", "opened", type=click.IntRange(0, 400), default=20, show_default=True,
+              help="Overviews that stay open; 0 leaves that part out.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(1, 3_600), default=30, show_default=True,
+              help="How long they stay open.")  # fmt: skip
+@common
+def pages(jobs: int, runs: int, opened: int, seconds: float, **how: Any) -> None:
+    """The web page with many jobs: how soon does a page stand, what do open ones cost?
+
+    Pages are opened by Chromium where it is installed, with playwright (.ci/requirements-page.txt).
+    """
+    from ..bench import pages as scenario
+
+    asked = scenario.PagesLoad(jobs=jobs, runs=min(runs, jobs), open=opened, seconds=seconds)
+    over_time: OverTime = {}
+
+    def say(word: str) -> None:
+        click.echo(f"pages: {word}", err=True)
+
+    measure("pages", how, lambda folder, nodes: scenario.run(folder, nodes, asked, say, over_time),
+            over_time=over_time)  # fmt: skip
+
+
 @bench.command(
     cls=ExampleCommand, examples=("raftsched bench leases --leases 10000 --change kill",)
 )

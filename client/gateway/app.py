@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +22,7 @@ from ..sdk.course import WAITING, asked_wait
 from ..sdk.errors import RaftschedError
 from ..sdk.links import Answer
 from . import manners, plain, streams, wire
+from .answers import SharedAnswers
 from .as_json import as_json
 from .bodies import has_body, read_body
 from .config import BESIDE_BYTES, MIB, Settings, body_bytes
@@ -38,6 +41,8 @@ from .transcode import parse_body, parse_query, request_of
 
 logger = logging.getLogger("raftsched.gateway")
 T = TypeVar("T")
+# Calls that tell how the node that is asked sees things at this moment.
+OF_THE_NODE = frozenset({"GetClusterStatus", "GetFigures"})
 
 
 class Gateway:
@@ -60,6 +65,7 @@ class Gateway:
         self._writing = ThreadPoolExecutor(1, "gateway-write")
         self._routes: Routes = plain.with_contracts()
         self._shared = SharedStreams()
+        self._answers_shared = SharedAnswers()
         self._pages = Pages(settings.prefix)
         self._sign_in = SignIn(settings, self._who, self._read_session)
         # Set when the process stops: streams end, for others would not.
@@ -67,6 +73,7 @@ class Gateway:
 
     def close(self) -> None:
         """End the threads as soon as they have done what they are at."""
+        self._answers_shared.close()
         for one in (self._parsing, self._writing):
             one.shutdown(wait=False, cancel_futures=True)
 
@@ -132,7 +139,12 @@ class Gateway:
             (self._streams if waits else self._requests).taken(exchange.address),
             exchange.held,
         ):
-            answered = await self._answer(exchange, binding, request, token, is_plain)
+            if not is_plain and not waits and may_share(binding, request):
+                key = token, binding.call.name, request.SerializeToString(deterministic=True)
+                make = partial(self._answer_for_all, exchange, binding, request, token)
+                answered = await self._answers_shared.get(key, make)
+            else:
+                answered = await self._answer(exchange, binding, request, token, is_plain)
             answered.media = media
             await exchange.answer(answered)
 
@@ -218,6 +230,19 @@ class Gateway:
         status = 201 if "location" in made else 200
         text = await self._written(exchange, binding, body)
         return Answered(text, status, exchange.about | made)
+
+    async def _answer_for_all(
+        self, exchange: Exchange, binding: Binding, request: Message, token: str
+    ) -> Answered:
+        """The same for several who ask: it lasts longer than the exchange of the first one."""
+        own = replace(exchange, held=ExitStack(), about={})
+        with own.held:
+            answered = await self._answer(own, binding, request, token, is_plain=False)
+            if len(answered.body) > BESIDE_BYTES:
+                answered.packed = await asyncio.to_thread(wire.packed, answered.body)
+            elif len(answered.body) >= wire.PACKED_BYTES:
+                answered.packed = wire.packed(answered.body)
+        return answered
 
     async def _written(self, exchange: Exchange, binding: Binding, body: object) -> bytes:
         if not isinstance(body, Message) or (size := body.ByteSize()) <= BESIDE_BYTES:
@@ -327,6 +352,12 @@ def _is_stale(request: Any) -> bool:
     """Any node may answer, so the next one is asked and not the leader."""
     kind = request.DESCRIPTOR.fields_by_name
     return "read" in kind and request.read.consistency == common_pb2.CONSISTENCY_STALE
+
+
+def may_share(binding: Binding, request: Message) -> bool:
+    """Whether the answer of a moment ago will do: it promises no more."""
+    call = binding.call
+    return call.harmless and (call.verb in OF_THE_NODE or _is_stale(request))
 
 
 def can_wait(request: type[Message]) -> bool:

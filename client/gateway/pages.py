@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
@@ -110,6 +111,12 @@ class Pages:
             path == one or path.startswith(f"{one}/") for one in OF_PROGRAMS
         )
         return self._index if is_page else None
+
+
+def refused_page(prefix: str, reason: str, message: str) -> bytes:
+    """For whoever comes back from an identity provider and does not get in."""
+    text = (HERE / "refused.html").read_text().replace("{prefix}", prefix)
+    return text.replace("{reason}", escape(reason)).replace("{message}", escape(message)).encode()
 
 
 def served(path: Path) -> bytes:

@@ -17,12 +17,15 @@ import msgspec
 from google.protobuf.json_format import MessageToDict
 
 from ...proto.v1 import access_pb2
+from ..errors import RaftschedError
 from . import manners
 from .config import Settings
 from .exchange import Answered, Exchange
 from .headers import Headers
 from .oidc import AWAY_S, BACK, BEGIN, Oidc
-from .problems import JSON, GatewayRefusal
+from .pages import HEADERS as PAGE_HEADERS
+from .pages import HTML, refused_page
+from .problems import JSON, GatewayRefusal, of_error
 
 PATH = "/session"
 FORM = "application/x-www-form-urlencoded"
@@ -65,7 +68,14 @@ class SignIn:
         """GET: whether somebody is signed in, and by whom they may. POST: sign in by a token.
         DELETE: sign out. Below it is the way to an identity provider and back."""
         if self._oidc is not None and exchange.path in (BEGIN, BACK) and exchange.verb == "GET":
-            return await self._by_provider(exchange, self._oidc)
+            try:
+                return await self._by_provider(exchange, self._oidc)
+            except (GatewayRefusal, RaftschedError) as error:
+                # A browser is led here, so a person reads it.
+                if "text/html" not in exchange.headers.get("accept", ""):
+                    raise
+                refused = error if isinstance(error, GatewayRefusal) else of_error(error)
+                return self._told(exchange, refused)
         if exchange.path != PATH:
             raise GatewayRefusal(
                 "ROUTE_NOT_FOUND", f"nothing has the path {exchange.path[:200]!r}; sign in at "
@@ -92,6 +102,12 @@ class SignIn:
             place = self._settings.prefix + place_of(str(given.get("to", "")))
             return Answered(b"", 303, {"location": place}, cookies=cookies)
         return Answered(msgspec.json.encode(MessageToDict(caller)) + b"\n", cookies=cookies)
+
+    def _told(self, exchange: Exchange, refused: GatewayRefusal) -> Answered:
+        exchange.reason = refused.word
+        page = refused_page(self._settings.prefix, refused.word, str(refused))
+        headers = PAGE_HEADERS | refused.headers | {"cache-control": "no-store"}
+        return Answered(page, refused.status, headers, HTML)
 
     async def _by_provider(self, exchange: Exchange, oidc: Oidc) -> Answered:
         name = f"{self._name(exchange)}-oidc"

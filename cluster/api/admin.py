@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import Message
 
@@ -26,6 +26,8 @@ from .call import Call
 from .cluster_status import StatusView, too_few
 from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
+from .node_port import NodePort
+from .places import only_of
 from .restore_calls import RestoreCalls
 from .unary import OwnCall
 from .verify import Verifier
@@ -90,7 +92,7 @@ class ClusterCalls:
         return answer
 
     async def status(self, call: Call, request: cluster_pb2.GetClusterStatusRequest) -> Status:
-        return self.view.show()
+        return self.view.show(only_of(cast("NodePort", self.node), call))
 
     # Members.
 

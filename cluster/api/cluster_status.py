@@ -12,9 +12,10 @@ from ...statemachine.model import keys
 from ...statemachine.model.record import UsageRecord, parse
 from ...statemachine.runs import set_aside
 from ..node import build, damage
+from ..node.condition import CONNECTION_LOST, HANDED_OVER, SENT, SILENT
 from ..node.event_feed import EventFeed
 from ..node.node import Node
-from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo
+from ..node.peer_info import FEATURE_LEVEL, FRESH, ZONE_EDITION, NodeInfo, SelfReport
 from ..raft.manifest import folder_of
 from ..raft.port import Peer, Status
 from .leadership import Leadership
@@ -26,6 +27,11 @@ ROLES = {
     "leader": Shown.ROLE_LEADER,
     "follower": Shown.ROLE_FOLLOWER,
     "candidate": Shown.ROLE_CANDIDATE,
+}
+WHY = {
+    HANDED_OVER: cluster_pb2.Election.REASON_HANDED_OVER,
+    CONNECTION_LOST: cluster_pb2.Election.REASON_CONNECTION_LOST,
+    SILENT: cluster_pb2.Election.REASON_SILENT,
 }
 BEHIND_ENTRIES = 10_000
 STALE_MAX = 10.0  # Seconds without a message of a leader that are a problem of the cluster.
@@ -51,7 +57,8 @@ class StatusView:
         # The sums over the namespaces, and until when they are told again.
         self._sums, self._sums_until = (0, 0, 0), float("-inf")
 
-    def show(self) -> cluster_pb2.ClusterStatus:
+    def show(self, only: int | None = None) -> cluster_pb2.ClusterStatus:
+        """To whom all may be told, or one namespace only, by its number."""
         node, status, meta = self.node, self.node.status(), self.node.replica.meta
         voters = {name: peer for name, peer in status.peers.items() if peer.voter}
         reachable = sum(peer.connected for peer in voters.values())
@@ -62,18 +69,19 @@ class StatusView:
             revision=meta.revision, oldest_revision=self.feed.oldest(),
             nodes=[self._node(name, peer, status) for name, peer in sorted(status.peers.items())],
             quorum=bool(voters) and reachable >= majority, margin=max(0, reachable - majority),
-            fingerprint=meta.fingerprint.hex(), workers=self._workers(), refused=self.refused.count,
+            fingerprint=meta.fingerprint.hex(), refused=self.refused.count,
         )  # fmt: skip
         shown.feature_level = min((one.feature_level or FEATURE_LEVEL for one in shown.nodes),
                                   default=FEATURE_LEVEL)  # fmt: skip
         if node.leader_name:
             set_ms(shown.leader_since, self.leadership.since_ms)
-        tally = self.observer.tally() if node.leads else None
-        if tally is not None:
-            shown.tally.CopyFrom(tally)
-        self._count(shown)
-        self._tell_troubles(shown)
+        if only is None:
+            self._tell_of_all(shown)
+        else:
+            self._tell_of_one(shown, only)
+        self._tell_long_steps(shown)
         self._tell_snapshot(shown)
+        self._tell_elections(shown)
         shown.problems.extend(self._problems(shown, status))
         return shown
 
@@ -91,6 +99,7 @@ class StatusView:
             shown.feature_level, shown.build = FEATURE_LEVEL, build.build()
             shown.serving = self.node.serves
             shown.key_ids.extend(self.node.secret_keys.ids)
+            _tell(shown, self.node.directory.report)
         else:
             leads = name == self.node.leader_name
             shown.role = Shown.ROLE_LEADER if leads else Shown.ROLE_FOLLOWER
@@ -103,6 +112,7 @@ class StatusView:
             shown.build = about.build
             shown.key_ids.extend(about.key_ids)
             shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
+            _tell(shown, about.report)
         return shown
 
     def _workers(self) -> int:
@@ -119,8 +129,28 @@ class StatusView:
             return None
         return about
 
-    def _count(self, shown: cluster_pb2.ClusterStatus) -> None:
-        """Sums over the namespaces."""
+    def _tell_of_all(self, shown: cluster_pb2.ClusterStatus) -> None:
+        """What is of all namespaces."""
+        shown.workers = self._workers()
+        tally = self.observer.tally() if self.node.leads else None
+        if tally is not None:
+            shown.tally.CopyFrom(tally)
+        for trouble in self.node.leader.troubles.last:
+            one = shown.set_aside.add(what=trouble.what, reason=trouble.reason)
+            set_ms(one.time, trouble.at_ms)
+        shown.jobs, shown.live_runs, shown.backlog = self._summed()
+        shown.broken_jobs = set_aside.count(self.node.replica.store)
+
+    def _tell_of_one(self, shown: cluster_pb2.ClusterStatus, number: int) -> None:
+        """What is of one namespace, which may be gone."""
+        key = keys.usage(max(0, number))
+        value = self.node.replica.store.get(key) if number >= 0 else None
+        if value is not None:
+            usage = parse(key, value, UsageRecord)
+            shown.jobs, shown.live_runs, shown.backlog = usage.jobs, usage.live, usage.backlog
+
+    def _summed(self) -> tuple[int, int, int]:
+        """Jobs, runs under way and backlog of all namespaces."""
         store, seconds = self.node.replica.store, self.node.spec.seconds
         began = seconds()
         if began >= self._sums_until:
@@ -132,26 +162,27 @@ class StatusView:
             self._sums = jobs, live, backlog
             self._sums_until = began + SUMS_S if count > SUMMED else began
             self.node.steps.end("sums of the status", began)
-        shown.jobs, shown.live_runs, shown.backlog = self._sums
-        shown.broken_jobs = set_aside.count(store)
+        return self._sums
 
-    def _tell_troubles(self, shown: cluster_pb2.ClusterStatus) -> None:
-        """What lasted too long, and what failed and was set aside."""
-        steps, troubles = self.node.steps, self.node.leader.troubles
+    def _tell_long_steps(self, shown: cluster_pb2.ClusterStatus) -> None:
+        steps = self.node.steps
         shown.long_steps = steps.count
         for step in steps.last:
             long = shown.last_long_steps.add(what=step.what)
             long.duration.FromMilliseconds(int(step.seconds * 1000))
             set_ms(long.time, step.at_ms)
-        for trouble in troubles.last:
-            one = shown.set_aside.add(what=trouble.what, reason=trouble.reason)
-            set_ms(one.time, trouble.at_ms)
 
     def _tell_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
         latest = self.node.consensus.latest_snapshot
         if latest is not None:
             folder = self.node.disk.root / folder_of(latest.index)
             set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
+
+    def _tell_elections(self, shown: cluster_pb2.ClusterStatus) -> None:
+        for one in self.node.condition.took_over()[:SENT]:
+            election = shown.elections.add(term=one.term, leader=one.leader, before=one.before)
+            election.reason = WHY.get(one.why, cluster_pb2.Election.REASON_UNSPECIFIED)
+            set_ms(election.time, one.at_ms)
 
     def _problems(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
         waits = self.node.driver.bootstrap_waits()
@@ -180,7 +211,7 @@ class StatusView:
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
         now_s = self.node.spec.wall_ms() / 1000
-        for door, at in self.node.expiries.items():
+        for door, at in self.node.condition.expiries.items():
             if at - now_s < EXPIRES_SOON_S:
                 days = max(0, int((at - now_s) // 86_400))
                 when = f"in {days} days" if at > now_s else "already, or is not valid"
@@ -237,7 +268,7 @@ class StatusView:
                 "them: raftsched job list --state broken"
             )
         recent = self.node.leader.troubles.recent()
-        if recent:
+        if recent and shown.set_aside:
             last = self.node.leader.troubles.last[0]
             yield (
                 f"{shown.node} gave up {recent} pieces of work of late; the last: {last.what}: "
@@ -287,6 +318,14 @@ class StatusView:
         if one.applied_index and shown.commit_index - one.applied_index > BEHIND_ENTRIES:
             behind = shown.commit_index - one.applied_index
             yield f"{name} is {behind} entries behind."
+
+
+def _tell(shown: Shown, report: SelfReport) -> None:
+    """How a node is, in its own words."""
+    if report.sync_ms:
+        shown.slowest_sync.FromMicroseconds(round(report.sync_ms * 1_000))
+    if report.certificate_at is not None:
+        set_ms(shown.certificate_end_time, round(report.certificate_at * 1_000))
 
 
 def too_few(voters: int, configured: int) -> str:

@@ -9,6 +9,7 @@ Others may use:
 * admin_recovery: the way back when every admin's secret is lost.
 * build: which sources, zones and libraries this process runs on.
 * clock: the wall clock, which jumps only when others agree.
+* condition: how slow its disk was, how long its certificates last, who came to lead and why.
 * damage_watch: looks for files that are not what was written; chaos plants its own state there.
 * damage: what becomes of files that are not what was written.
 * event_feed: the events of the cluster, read from the journal.

@@ -34,6 +34,11 @@ class ConsensusView:
         return self._core.known_leader or ""
 
     @property
+    def was_handed_over(self) -> bool:
+        """The leader before has asked for the election of this term."""
+        return self._core.election.handed_term == self._core.term
+
+    @property
     def is_bereft(self) -> bool:
         """The state is lost, and another one is on its way."""
         return self._core.bereft

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import cast
 
 from google.protobuf.message import Message
@@ -26,9 +25,9 @@ from .alert_watch import AlertWatch
 from .bootstrap_token import Bootstrap
 from .clock import SteadyClock
 from .clock_watch import ClockWatch
+from .condition import NodeCondition
 from .consensus_view import ConsensusView
 from .damage_watch import DamageWatch
-from .elections import Elections
 from .figure_watch import FigureWatch
 from .gossip import Gossip
 from .handover import LeaderHandover
@@ -57,8 +56,6 @@ class Node:
 
     was_removed = False
     term_began_ms = 0
-    # Until when the certificates of its listeners are valid, in seconds since 1970.
-    expiries: Mapping[str, float] = MappingProxyType({})
     _draining = False
     _ticker: asyncio.TimerHandle | None = None
     _time_driver: VirtualTimeDriver | None = None
@@ -119,9 +116,9 @@ class Node:
         self._handover = LeaderHandover(spec.name, leader, driver)
         handover, skew_max_ms = self._handover, spec.skew_max_ms
         self._clocks = ClockWatch(self.clock, directory, driver, leader, handover, skew_max_ms)
-        self._elections = Elections(spec.seconds)
+        self.condition = NodeCondition(spec, driver, self.consensus, directory)
         ahead_ms = self._clocks.state_ahead_ms
-        self._alerts = AlertWatch(leader, driver, directory, self._elections, ahead_ms)
+        self._alerts = AlertWatch(leader, driver, directory, self.condition.elections, ahead_ms)
         self.figures = FigureWatch(leader, driver)
         self._gossip = Gossip(
             spec.version, directory, self.consensus, self.sessions, self._zones, self.bootstrap,
@@ -277,10 +274,6 @@ class Node:
         """How old the applied state is at most, in seconds."""
         return self.driver.staleness()
 
-    def set_expiries(self, expiries: Mapping[str, float]) -> None:
-        """Say until when the certificates of the listeners are valid."""
-        self.expiries = expiries
-
     # Calls.
 
     def check_serving(self) -> None:
@@ -384,7 +377,7 @@ class Node:
         self._ticker = self._loop.call_later(interval, self._tick)
         try:
             self.damage.look_at_files()
-            self._elections.look(self.term)
+            self.condition.look()
             self.watch_bootstrap()
             self.introduce()
             self._clocks.look(is_draining=self.draining)

@@ -32,6 +32,27 @@ FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
 
 
+class TookOver(msgspec.Struct, frozen=True, array_like=True):
+    """Who came to lead. Fields are only ever appended."""
+
+    at_ms: int
+    term: int
+    leader: str
+    before: str = ""
+    # One of the words in condition.py; empty where nobody knows.
+    why: str = ""
+
+
+class SelfReport(msgspec.Struct, frozen=True):
+    """How a node is; see condition.py."""
+
+    # The slowest write of the last minute; 0 where there was none.
+    sync_ms: float = 0.0
+    # When its first certificate ends, in seconds since 1970; 0: it is not valid.
+    certificate_at: float | None = None
+    took_over: tuple[TookOver, ...] = ()
+
+
 class NodeInfo(msgspec.Struct, frozen=True):
     """One node, in its own words; times and skew as the hearer sees them."""
 
@@ -73,6 +94,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
     figures: tuple[Figure, ...] = ()
     figures_begin: tuple[int, ...] = ()
     figures_past: tuple[Past, ...] = ()
+    report: SelfReport = SelfReport()
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -93,6 +115,8 @@ class PeerDirectory:
         self.any_bootstrap = False
         # What this node says of the backup that is on its way.
         self.stage = ""
+        # And of how it is.
+        self.report = SelfReport()
         # Peers whose state differed from this node's at the same revision.
         self.differing: set[str] = set()
         self.diverged = False
@@ -129,11 +153,12 @@ class PeerDirectory:
                 zones_in_use=tuple(zones_in_use), tokens_used=tokens_used, stage=self.stage,
                 key_ids=self.secret_keys.ids,
                 figures=figures, figures_begin=figures_begin, figures_past=figures_past,
+                report=self.report,
             )
         )  # fmt: skip
 
     def _zone_names(self) -> tuple[str, ...]:
-        """Told to those alone who know others, since it is long."""
+        """SelfReport to those alone who know others, since it is long."""
         mine = build.zones_digest()
         differs = any(info.zones not in ("", mine) for info in self.fresh().values())
         return tuple(sorted(build.zone_names())) if differs else ()

@@ -60,7 +60,7 @@ class NodeFigures:
         yield one("state_diverged", "Its state differs from the others'.", node.directory.diverged)
         yield one("clock_skew_too_large", "The leader fires nothing for that.",
                   bool(node.leader.skew_ms))  # fmt: skip
-        ends: Rows = {(door,): at for door, at in node.expiries.items()}
+        ends: Rows = {(door,): at for door, at in node.condition.expiries.items()}
         yield gauge("certificate_expires_timestamp_seconds", "When it ends; 0: it is not valid.",
                     ends, "door")  # fmt: skip
         yield one("state_time_ahead_seconds", "How far the state's time is ahead of the clocks; "

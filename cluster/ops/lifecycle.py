@@ -205,7 +205,7 @@ class Life:
         if now >= self._expiries_at:
             # A handshake with a long key takes some milliseconds of the loop.
             self._expiries_at = now + EXPIRY_SECONDS
-            self.node.set_expiries(tls.expiries(self.config))
+            self.node.condition.expiries = tls.expiries(self.config)
 
     async def until(self, asked: asyncio.Event) -> NodeExit:
         """Return when it is time to stop, with the code to end with."""

@@ -39,6 +39,8 @@ class Election:
         self.pre_voters: set[str] = set()
         # Who asked last for a pre-vote while the leader lived, what, and when.
         self.refused: tuple[str, PreVote, float] | None = None
+        # The last term whose election the leader before it has asked for.
+        self.handed_term = 0
         self.heard_at = float("-inf")
         self.deadline = 0.0  # When to stand unless a leader is heard.
         self.met: set[str] = set()  # Voters that sent what they know of this disk since this start.
@@ -193,6 +195,7 @@ class Election:
         self.node.leader = None
         self.node.set_role(CANDIDATE)
         self.node.set_term(self.node.term + 1, self.node.me)
+        self.handed_term = self.node.term if transfer else self.handed_term
         logger.info("%s stands in term %d", self.node.me, self.node.term)
         self.deadline = now + self.retry_delay()
         if self.members.config.majority(self.voters):
@@ -203,6 +206,7 @@ class Election:
             self.outbox.send(peer, ask)
 
     def on_vote(self, peer: str, ask: Vote, now: float) -> None:
+        self.handed_term = ask.term if ask.transfer else self.handed_term
         # Granted also by a node that does not know yet that it votes, and to a disk it does not
         # know yet: our log may be the older one, and the only complete one could wait for ever.
         # The candidate counts the disks its own log names, and a replaced disk asks nobody.

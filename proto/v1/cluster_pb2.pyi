@@ -72,6 +72,8 @@ class Node(_message.Message):
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     BUILD_FIELD_NUMBER: _builtins.int
     KEY_IDS_FIELD_NUMBER: _builtins.int
+    SLOWEST_SYNC_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_END_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, stable for ever."""
     peer_address: _builtins.str
@@ -108,6 +110,18 @@ class Node(_message.Message):
         of a hash of the key, so nodes have the same keys if these are the same.
         """
 
+    @_builtins.property
+    def slowest_sync(self) -> _duration_pb2.Duration:
+        """The slowest write to its journal within the last minute, from its beginning until it was
+        durable. Unset: it wrote nothing, or this is not known.
+        """
+
+    @_builtins.property
+    def certificate_end_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of its certificates ends; 1970 for one that is not valid. Unset: it has none, or
+        this is not known.
+        """
+
     def __init__(
         self,
         *,
@@ -125,10 +139,12 @@ class Node(_message.Message):
         feature_level: _builtins.int = ...,
         build: _builtins.str = ...,
         key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        slowest_sync: _duration_pb2.Duration | None = ...,
+        certificate_end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew", b"clock_skew"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_end_time", b"certificate_end_time", "clock_skew", b"clock_skew", "slowest_sync", b"slowest_sync"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "build", b"build", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "key_ids", b"key_ids", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "build", b"build", "certificate_end_time", b"certificate_end_time", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "key_ids", b"key_ids", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "slowest_sync", b"slowest_sync", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -186,6 +202,7 @@ class ClusterStatus(_message.Message):
     LAST_LONG_STEPS_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     SET_ASIDE_FIELD_NUMBER: _builtins.int
+    ELECTIONS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Made when the cluster was first started."""
     node: _builtins.str
@@ -209,7 +226,9 @@ class ClusterStatus(_message.Message):
     fingerprint: _builtins.str
     """Hash of all changes this node has applied, as of `revision`, in hexadecimal digits."""
     jobs: _builtins.int
-    """Jobs registered."""
+    """Jobs registered; to a caller with an access token for one namespace, in that one, as the next
+    two are.
+    """
     live_runs: _builtins.int
     """Runs under way."""
     backlog: _builtins.int
@@ -219,7 +238,10 @@ class ClusterStatus(_message.Message):
     reported a higher one, and never lowered. Until then an older version can be put back.
     """
     workers: _builtins.int
-    """Sessions of workers, as the leader has them or sent within the last seconds."""
+    """Sessions of workers, as the leader has them or sent within the last seconds. They are of all
+    namespaces, so a caller with a token for one sees 0, and of `broken_jobs`, and nothing of
+    `tally` and `set_aside`.
+    """
     broken_jobs: _builtins.int
     """Jobs that were set aside; see JobStatus.STATE_BROKEN."""
     long_steps: _builtins.int
@@ -262,6 +284,12 @@ class ClusterStatus(_message.Message):
         sessions of workers, alerts. Newest first; at most 20.
         """
 
+    @_builtins.property
+    def elections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Election]:
+        """Who came to lead within the last 24 hours, as the nodes saw it since they started. Newest
+        first; at most 20.
+        """
+
     def __init__(
         self,
         *,
@@ -291,14 +319,82 @@ class ClusterStatus(_message.Message):
         last_long_steps: _abc.Iterable[Global___LongStep] | None = ...,
         refused: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         set_aside: _abc.Iterable[Global___SetAside] | None = ...,
+        elections: _abc.Iterable[Global___Election] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader_since", b"leader_since", "snapshot_time", b"snapshot_time", "tally", b"tally"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "broken_jobs", b"broken_jobs", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "last_long_steps", b"last_long_steps", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "long_steps", b"long_steps", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "refused", b"refused", "revision", b"revision", "set_aside", b"set_aside", "snapshot_time", b"snapshot_time", "tally", b"tally", "term", b"term", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "broken_jobs", b"broken_jobs", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "elections", b"elections", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "last_long_steps", b"last_long_steps", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "long_steps", b"long_steps", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "refused", b"refused", "revision", b"revision", "set_aside", b"set_aside", "snapshot_time", b"snapshot_time", "tally", b"tally", "term", b"term", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterStatus: _TypeAlias = ClusterStatus  # noqa: Y015
+
+@_typing.final
+class Election(_message.Message):
+    """A node came to lead."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Reason:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Election._Reason.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        REASON_UNSPECIFIED: Election._Reason.ValueType  # 0
+        """Not known."""
+        REASON_HANDED_OVER: Election._Reason.ValueType  # 1
+        """The one before handed it over: it drains, stops, or was asked to."""
+        REASON_CONNECTION_LOST: Election._Reason.ValueType  # 2
+        """The connection to the one before was lost: its process is gone, or the network is."""
+        REASON_SILENT: Election._Reason.ValueType  # 3
+        """The one before was silent for too long."""
+
+    class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
+        """Why another one leads."""
+
+    REASON_UNSPECIFIED: Election.Reason.ValueType  # 0
+    """Not known."""
+    REASON_HANDED_OVER: Election.Reason.ValueType  # 1
+    """The one before handed it over: it drains, stops, or was asked to."""
+    REASON_CONNECTION_LOST: Election.Reason.ValueType  # 2
+    """The connection to the one before was lost: its process is gone, or the network is."""
+    REASON_SILENT: Election.Reason.ValueType  # 3
+    """The one before was silent for too long."""
+
+    TIME_FIELD_NUMBER: _builtins.int
+    TERM_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    term: _builtins.int
+    """Which leadership it is."""
+    leader: _builtins.str
+    """Who leads since then."""
+    before: _builtins.str
+    """Who led before. Empty: not known."""
+    reason: Global___Election.Reason.ValueType
+    """Why."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When, by the clock of the node that saw it."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        term: _builtins.int = ...,
+        leader: _builtins.str = ...,
+        before: _builtins.str = ...,
+        reason: Global___Election.Reason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "leader", b"leader", "reason", b"reason", "term", b"term", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Election: _TypeAlias = Election  # noqa: Y015
 
 @_typing.final
 class LongStep(_message.Message):

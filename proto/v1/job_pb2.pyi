@@ -2957,10 +2957,13 @@ class RunOutcome(_message.Message):
     SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
+    WARNED_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     """Its id."""
     state: _run_pb2.RunState.ValueType
     """How it ended."""
+    warned: _builtins.bool
+    """It SUCCEEDED, and its handler wants people to look at it; see Run.warning."""
     @_builtins.property
     def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """Its scheduled time."""
@@ -2981,10 +2984,11 @@ class RunOutcome(_message.Message):
         scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         duration: _duration_pb2.Duration | None = ...,
+        warned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "run", b"run", "scheduled_time", b"scheduled_time", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "end_time", b"end_time", "run", b"run", "scheduled_time", b"scheduled_time", "state", b"state", "warned", b"warned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,7 @@ from ..core.instants import set_ms
 from ..core.rejection import Fault, Reason, Refused
 from ..flows import graph
 from ..model import keys, validate
-from ..model.record import RunRecord, parse
+from ..model.record import CarriedRecord, RunRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..tenants import namespaces
@@ -46,6 +46,11 @@ def get_outcomes(
             made = shown.runs.add(run=keys.run_id(name, jid, occurrence), state=run.state)
             set_ms(made.scheduled_time, occurrence >> 16)
             set_ms(made.end_time, run.ended_at_ms)
+            if run.exempt & RunRecord.CARRIES:
+                place = keys.carried(jid, occurrence)
+                carries = view.stored.get(place) or b""
+                left -= len(carries)
+                made.warned = bool(carries and parse(place, carries, CarriedRecord).warning)
             if run.started_at_ms:
                 set_ms(made.duration, max(0, run.ended_at_ms - run.started_at_ms))
     return answer

@@ -48,6 +48,19 @@ def test_the_last_runs_are_shown_in_the_order_of_the_request(machine: Machine) -
     assert len(ask(machine, Request(jobs=["a"], count=3), Answer).jobs[0].runs) == 3
 
 
+def test_a_run_that_warns_is_told_from_one_that_does_not(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    for text in ("", "half of it was empty", ""):
+        machine.advance(MINUTE_MS)
+        machine.fire()
+        for lease in machine.grant("w1"):
+            machine.succeed(lease, warning=text)
+
+    [found] = ask(machine, Request(jobs=["a"]), Answer).jobs
+
+    assert [one.warned for one in found.runs] == [False, True, False]
+
+
 def test_what_one_call_reads_is_bounded(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.create("a", cron="* * * * *")
     play(machine, 5, b"x" * 1_000)

@@ -12,13 +12,15 @@ const { YamlError, dump, parse } = await part("lib/yaml.js");
 const { changes, lines } = await part("lib/specs.js");
 const { bars, clockChange, total, BARS_MAX } = await part("lib/ledger.js");
 const { stretches } = await part("lib/runs.js");
-const { exact, length, lengthTyped, typedLength } = await part("lib/time.js");
+const { clockChanges, exact, length, lengthTyped, typedLength } = await part("lib/time.js");
 const { fromText, readable, sendable, toJson, toYaml } = await part("lib/specs.js");
 const { put, typedPairs } = await part("lib/specs.js");
 const { columnsOf, joined, latest, thinned } = await part("lib/overview.js");
 const { withRun } = await part("lib/facts.js");
 const { completions, filterOf } = await part("components/search.js");
-const { fromBase64, median, shortened, toBase64 } = await part("lib/format.js");
+const { fromBase64, median, shortened, toBase64, visible } = await part("lib/format.js");
+const { html, readHoles } = await part("lib/dom.js");
+const { paces, timed, SLOW } = await part("lib/pace.js");
 
 let state = seed;
 const below = (most) => {
@@ -295,6 +297,42 @@ const tests = {
     assert.equal(runs.length, 20);
     assert.equal(withRun(runs, run(39, "r39")).length, 20);
     assert.deepEqual(runs.map((one) => one.at), [...runs.map((one) => one.at)].sort((one, other) => one - other));
+  },
+  "signs that are not seen are shown as what they are"() {
+    const evil = "a\u202eb\u0007c\u200bd\ue000e\u{e0041}";
+    const plainly = "a\\u202eb\\u0007c\\u200bd\ue000e\\ue0041";
+    assert.equal(visible(evil), plainly);
+    for (const text of [...TEXTS, "two\r\n\tlines", "👩‍👧 שלום عربي"]) assert.equal(visible(text), text);
+    const list = [evil, html`<i>${evil}</i>`];
+    const made = html`<p title=${evil} href=${evil} data-a="x > y" aria-label="a ${evil} b"><b class=${evil}>1 > ${evil}</b>${list}</p>`;
+    assert.deepEqual([made.props.title, made.props.href, made.props["aria-label"]], [plainly, evil, `a ${plainly} b`]);
+    const [bold, listed] = made.props.children;
+    assert.deepEqual([bold.props.class, bold.props.children.at(-1)], [evil, plainly]);
+    assert.deepEqual([listed[0], listed[1].props.children], [plainly, plainly]);
+    assert.equal(readHoles(["<a href=", ">", "</a>"]).join(), "false,true");
+  },
+  "the clocks of a zone are changed when they are"() {
+    const from = Date.parse("2026-11-20T09:00:00Z");
+    const found = (zone) => clockChanges(zone, from).map((at) => new Date(at).toISOString());
+    assert.deepEqual(found("Europe/Berlin"), ["2027-03-28T01:00:00.000Z", "2027-10-31T01:00:00.000Z"]);
+    assert.deepEqual(found("America/New_York"), ["2027-03-14T07:00:00.000Z", "2027-11-07T06:00:00.000Z"]);
+    assert.deepEqual(found("UTC"), []);
+  },
+  "a worker is slow against others with the same jobs, and not since its jobs are long"() {
+    const run = (worker, job, took) => ({ worker, job, took });
+    const runs = [];
+    for (let at = 0; at < 9; at += 1) {
+      for (const worker of ["a", "b", "c"]) runs.push(run(worker, "short", worker === "c" ? 90 : 30 + below(3)));
+      runs.push(run("b", "alone", 60_000));
+    }
+    const found = paces(runs);
+    assert.ok(found.get("c").factor > 2.5 && found.get("c").factor >= SLOW);
+    assert.ok(found.get("a").factor < SLOW && found.get("b").factor < SLOW);
+    assert.equal(found.get("b").count, 18);
+    assert.equal(paces([run("a", "x", 5)]).get("a").factor, undefined);
+    const at = (second) => new Date(second * 1_000).toISOString();
+    const event = { run: { id: "r", job: "j", startTime: at(1), endTime: at(9), attempts: [{ worker: "w", startTime: at(7), endTime: at(9) }] } };
+    assert.deepEqual(timed(event), { id: "r", worker: "w", job: "j", took: 2_000 });
   },
   "texts pass through base64, and ids keep both ends"() {
     for (const text of TEXTS) assert.equal(fromBase64(toBase64(text)).text, text);

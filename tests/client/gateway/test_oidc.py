@@ -95,11 +95,11 @@ async def begin(gateway: Served, to: str = "/jobs") -> tuple[dict[str, str], str
 
 
 async def back(
-    gateway: Served, cookie: str, **query: str
+    gateway: Served, cookie: str, accept: str = "*/*", **query: str
 ) -> tuple[int, dict[str, str], list[str], str]:
     url = f"{gateway.url}/session/callback"
     # The browser comes from the provider's site.
-    headers = {"cookie": cookie, "sec-fetch-site": "cross-site"}
+    headers = {"cookie": cookie, "sec-fetch-site": "cross-site", "accept": accept}
     async with gateway.session.get(
         url, params=query, headers=headers, allow_redirects=False
     ) as answer:
@@ -164,6 +164,26 @@ async def test_what_belongs_to_another_attempt_is_refused(stage: Stage, issuer: 
             status, _, cookies, text = await back(gateway, kept, **query)
             assert (status, cookies) == (401, []), (query, text)
             assert "sign in again" in text
+
+
+async def test_a_browser_that_is_refused_gets_a_page(stage: Stage, issuer: Issuer) -> None:
+    async with page(stage, issuer) as gateway:
+        asked, cookie = await begin(gateway)
+        query = {"error": "no", "error_description": "<b>not</b> you", "state": asked["state"]}
+        status, headers, cookies, text = await back(gateway, cookie, "text/html,*/*;q=0.8", **query)
+        assert (status, cookies) == (401, [])
+        assert headers["content-type"].startswith("text/html")
+        assert headers["content-security-policy"].startswith("default-src 'self'; ")
+        assert headers["cache-control"] == "no-store"
+        assert "&lt;b&gt;not&lt;/b&gt; you" in text
+        assert "<b>" not in text
+        assert 'href="/">Sign in again' in text
+        issuer.described = {"issuer": "https://evil.example"}
+    async with (
+        page(stage, issuer) as gateway,
+        gateway.session.get(f"{gateway.url}/session/oidc", headers={"accept": "text/html"}) as one,
+    ):
+        assert (one.status, "correct --oidc-issuer" in await one.text()) == (503, True)
 
 
 async def test_a_provider_that_fails_is_said(

@@ -47,6 +47,25 @@ def test_every_page_of_the_registry_has_its_file() -> None:
     assert {f"{name}.js" for name in named} == {path.name for path in (UI / "pages").iterdir()}
 
 
+def test_every_link_leads_to_a_page() -> None:
+    """link("/jobs", …), and link(["/jobs", name, "edit"]) with as many parts."""
+    patterns = re.findall(r'\bpath: "([^"]+)"', (UI / "registry.js").read_text())
+    parts = re.findall(r'\{ name: "(\w+)"', (UI / "pages" / "settings.js").read_text())
+    shapes = [re.sub(r":\w+", "[^/]+", one) for one in patterns]
+    settings = {f"/settings/{one}" for one in parts}
+    found = set()
+    for path in OURS:
+        text = path.read_text()
+        found |= set(re.findall(r'\blink\("(/[^"]*)"', text))
+        for listed in re.findall(r'\blink\(\[("/[^\]\n]+?)\](?:,|\))', text):
+            rest = [one if one[0] == '"' else '"-"' for one in listed.split(", ")]
+            found.add("/".join(one.strip('"') for one in rest))
+    assert len(found) > 10
+    wrong = {one for one in found if not any(re.fullmatch(shape, one) for shape in shapes)}
+    named = {one for one in found if one.startswith("/settings/") and one != "/settings/-"}
+    assert wrong | (named - settings) == set()
+
+
 def test_nothing_needs_an_exception_from_the_policy() -> None:
     page = (UI / "index.html").read_text()
     assert not re.search(r"https?://|<style|style=|\son\w+=|<script>", page)

@@ -2,8 +2,9 @@
 import { html, useState } from "../lib/dom.js";
 import { shortened } from "../lib/format.js";
 import { clockChange } from "../lib/ledger.js";
+import { useAsked } from "../lib/load.js";
 import { useStore } from "../lib/store.js";
-import { clock, clockTime, exact, length, ms, now, relative, zoneChoice, zoneOf } from "../lib/time.js";
+import { clock, clockChanges, clockTime, exact, length, ms, now, relative, zoneChoice, zoneOf } from "../lib/time.js";
 import { Shape, stateWord, tone } from "./state.js";
 
 export async function copyText(text) {
@@ -100,4 +101,23 @@ export function Nexts({ occurrences, zone: own }) {
       ${change ? html`<span class="state is-warn"><${Shape} of="triangle" tone="warn" />clocks change: ${change}</span>` : ""}
       ${one.note ? html`<span class="is-warn">${one.note}</span>` : ""}</li>`;
   })}</ol>`;
+}
+
+const AROUND = 4;
+const FAR_MS = 8 * 86_400_000;
+
+// What happens when the clocks are changed, in spring and in autumn: the times around that, of which
+// `ask({fromTime, count}, signal)` gives the preview.
+export function AtClockChanges({ occurrences, zone, ask, about }) {
+  const times = occurrences.map((one) => ms(one.dueTime ?? one.scheduledTime));
+  const gap = Math.min(FAR_MS, ...times.slice(1).map((time, at) => time - times[at]).filter((size) => size > 0));
+  const fits = times.length > 1 && gap < FAR_MS;
+  const asked = useAsked(async (signal) => {
+    const found = fits ? clockChanges(zone || "UTC") : [];
+    return Promise.all(found.map(async (at) => {
+      const answer = await ask({ fromTime: new Date(at - 1.5 * gap).toISOString(), count: AROUND }, signal);
+      return { at, occurrences: answer.occurrences ?? [] };
+    }));
+  }, JSON.stringify([about, zone, gap, fits]));
+  return (asked.data ?? []).filter((one) => one.occurrences.length).map((one) => html`<div key=${one.at}><h3>When the clocks change, ${exact(one.at, zone, false).slice(0, 14)}</h3><${Nexts} occurrences=${one.occurrences} zone=${zone} /></div>`);
 }

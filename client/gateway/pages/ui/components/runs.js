@@ -5,6 +5,7 @@ import { link } from "../lib/route.js";
 import { isUnderWay, late, remark, stretches } from "../lib/runs.js";
 import { useStore } from "../lib/store.js";
 import { clock, clockTime, exact, length } from "../lib/time.js";
+import { useWaits } from "../lib/waits.js";
 import { Id, Labels, Length, Meter, Time } from "./bits.js";
 import { State, stateOf, tone } from "./state.js";
 
@@ -14,6 +15,11 @@ function Ahead({ run }) {
   const { done, total } = run.progress ?? {};
   if (run.state !== "RUN_STATE_RUNNING" || !Number(total)) return "";
   return html`<${Meter} part=${Number(done ?? 0)} whole=${Number(total)} title="${number(done)} of ${number(total)}" />`;
+}
+
+function Says({ run }) {
+  const words = useWaits(run, remark(run));
+  return html`<span title=${words} class=${run.error ? "" : "soft"}>${words}</span>`;
 }
 
 const COLUMNS = {
@@ -27,7 +33,7 @@ const COLUMNS = {
   ended: { title: "Ended", cell: (run) => html`<${Time} at=${run.endTime} />` },
   cause: { title: "Cause", lesser: true, cell: (run) => words(run.cause) },
   worker: { title: "Worker", kind: "cut", lesser: true, cell: (run) => run.worker || run.attempts?.at(-1)?.worker || "" },
-  remark: { title: "Says", kind: "cut", lesser: true, cell: (run) => html`<${Ahead} run=${run} /><span title=${remark(run)} class=${run.error ? "" : "soft"}>${remark(run)}</span>` },
+  remark: { title: "Says", kind: "cut", lesser: true, cell: (run) => html`<${Ahead} run=${run} /><${Says} run=${run} />` },
   queue: { title: "Queue", lesser: true, hidden: true, cell: (run) => run.queue || "default" },
   priority: { title: "Priority", lesser: true, hidden: true, cell: (run) => words(run.priority) || "medium" },
   key: { title: "Key", kind: "cut", lesser: true, hidden: true, cell: (run) => run.uniqueKey || run.concurrencyKey || "" },

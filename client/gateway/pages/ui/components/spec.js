@@ -4,6 +4,7 @@ import { html } from "../lib/dom.js";
 import { payloadText, plain, words } from "../lib/format.js";
 import { useLiveAsked } from "../lib/load.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
+import { can } from "../lib/session.js";
 import { action, changes, lines, queueOf, readable, toJson, toYaml, written } from "../lib/specs.js";
 import { durationMs, length } from "../lib/time.js";
 import { Copy, Labels, Time } from "./bits.js";
@@ -52,6 +53,8 @@ export function Spec({ job }) {
 
 const JOB_EVENTS = new Set(["EVENT_KIND_JOB_CREATED", "EVENT_KIND_JOB_UPDATED", "EVENT_KIND_JOB_PAUSED", "EVENT_KIND_JOB_RESUMED", "EVENT_KIND_JOB_REPAIRED"]);
 const AROUND = 3;
+const AUDIT = "AccessService/ListAuditRecords";
+const AUDIT_MAX = 200;
 
 const brief = (value) => (value === undefined ? "nothing" : typeof value === "string" ? value : JSON.stringify(value));
 
@@ -71,12 +74,13 @@ export function Versions({ job }) {
   const { version } = useParams();
   const asked = useLiveAsked((signal) => versionsOf(namespace(), job.name, job.uid, signal), `${namespace()} ${job.name} ${job.uid}`, (event) => event.job === job.name && JOB_EVENTS.has(event.kind));
   return html`<${Asked} asked=${asked} what="versions" rows=${3}>${({ versions, more }) => {
-    if (!versions.length) return html`<${Empty} title="No change is kept"><p>This is version ${job.version}. What was before is known as long as events are kept, and those of its changes are gone.</p></${Empty}>`;
-    return html`<ul class="lines card">${versions.map((one, at) => {
+    const audit = can(AUDIT) ? html`<p><a href=${link(["/settings", "audit"], { q: `subject="job/${job.name}"` })}>All that was done to it</a> <span class="soft">stands in the audit log, with who did it.</span></p>` : "";
+    if (!versions.length) return html`${audit}<${Empty} title="No change is kept"><p>This is version ${job.version}. What was before is known as long as events are kept, and those of its changes are gone.</p></${Empty}>`;
+    return html`${audit}<ul class="lines card">${versions.map((one, at) => {
       const before = versions[at + 1]?.job;
       const found = before ? changes(readable(before).spec, readable(one.job).spec) : [];
       const open = version === String(one.job.version);
-      return html`<li key=${`${one.job.version} ${one.kind}`} class="version"><strong>Version ${one.job.version}</strong><span>${words(one.kind).replace("job ", "")} <${Time} at=${one.time} /></span>
+      return html`<li key=${`${one.job.version} ${one.kind}`} class="version"><strong>Version ${one.job.version}</strong><span>${words(one.kind).replace("job ", "")} <${Time} at=${one.time} />${one.who ? html` by <strong>${one.who}</strong>` : ""}</span>
         <span class="grow">${found.slice(0, 3).map((change) => html`<span><code>${change.path}</code> ${brief(change.before)} → ${brief(change.after)} </span>`)}${found.length > 3 ? `and ${found.length - 3} more` : ""}</span>
         ${before && found.length ? html`<button type="button" class="button plain" aria-expanded=${open} onClick=${() => setParams({ version: open ? "" : one.job.version }, true)}>${open ? "close" : "difference"}</button>` : ""}
         ${open && before ? html`<${Difference} before=${before} after=${one.job} />` : ""}</li>`;
@@ -98,10 +102,17 @@ export async function versionsOf(namespace, name, uid, signal) {
   for (let page = 0; page < PAGES_MAX && !end; page += 1) {
     const answer = await read("/v1/events", { namespace, filter, pageSize: 1_000, after }, { signal });
     for (const event of answer.events ?? []) {
-      if (event.jobAfter && event.jobAfter.uid === uid) found.push({ job: event.jobAfter, kind: event.kind, time: event.time });
+      if (event.jobAfter && event.jobAfter.uid === uid) found.push({ job: event.jobAfter, kind: event.kind, time: event.time, change: event.revision?.change });
     }
     after = answer.progress;
     end = answer.end ?? false;
   }
-  return { versions: found.reverse(), more: !end };
+  const who = found.length && can(AUDIT) ? await actors(namespace, name, signal) : new Map();
+  return { versions: found.reverse().map((one) => ({ ...one, who: who.get(one.change) })), more: !end };
+}
+
+// Who made each change of a job, by the change, as the newest records of the audit log have it.
+async function actors(namespace, name, signal) {
+  const { records = [] } = await read("/v1/audit", { namespace: namespace || "default", filter: `subject="job/${name}"`, pageSize: AUDIT_MAX }, { signal });
+  return new Map(records.map((record) => [record.revision?.change, record.actor]));
 }

@@ -57,7 +57,7 @@ function next() {
 // What the page needs of a run that has ended, from an event or from GetOutcomes.
 export function brief(run) {
   const took = run.duration !== undefined ? durationMs(run.duration) : run.startTime && run.endTime ? ms(run.endTime) - ms(run.startTime) : undefined;
-  return { id: run.run ?? run.id, state: run.warning ? "WARNING" : run.state, took, at: ms(run.scheduledTime) };
+  return { id: run.run ?? run.id, state: run.warning || run.warned ? "WARNING" : run.state, took, at: ms(run.scheduledTime) };
 }
 
 // The outcomes with one more, oldest first; a run that is there already is replaced.

@@ -9,6 +9,10 @@ export function bytes(size) {
   return `${(size / 1_048_576).toFixed(1)} MiB`;
 }
 
+// Signs that are not seen, or that turn the text around them, so that one name looks like another.
+const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
+export const visible = (text) => text.replace(UNSEEN, (sign) => `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`);
+
 export const many = (count, one, more = `${one}s`) => `${number(count)} ${Number(count) === 1 ? one : more}`;
 
 // "RUN_STATE_SUCCEEDED" without its prefix, as the API has enums: "SUCCEEDED".

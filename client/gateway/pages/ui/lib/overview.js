@@ -7,7 +7,8 @@ import { pulse, useLive } from "./live.js";
 import { useLeaderBack } from "./load.js";
 import { link, namespace } from "./route.js";
 import { can } from "./session.js";
-import { durationMs, ms, now } from "./time.js";
+import { durationMs, length, ms, now } from "./time.js";
+import { waitsFor } from "./waits.js";
 
 export const SPANS = {
   "": { word: "15 min", step: "STEP_SECOND", size: 1_000, kept: 900, every: 2_000 },
@@ -176,6 +177,8 @@ const DEAD_MAX = 200;
 const FEW = 5;
 const WAITS_MS = 60_000;
 const RECENT_MS = 3_600_000;
+const STEP_MS = 10_000;
+const SLOW_SYNC_MS = 500;
 
 // Dead letters of one job and kind of error are one line.
 export function grouped(runs) {
@@ -196,7 +199,8 @@ export async function troubles(signal) {
   const about = { namespace: namespace(), read: STALE };
   // Jobs that were set aside have no index, and nearly always there are none.
   const anyBroken = Number(pulse.get().cluster?.brokenJobs ?? 0) > 0;
-  const since = (size) => new Date(now() - size).toISOString();
+  // In steps, so that all who look at the same moment ask for the same.
+  const since = (size) => new Date(Math.floor((now() - size) / STEP_MS) * STEP_MS).toISOString();
   const ask = (call, path, query) => (can(call) ? read(path, query, { signal }) : {});
   const [dead, waiting, broken, alerts, own] = await Promise.all([
     ask("DeadLetterService/ListDeadLetters", "/v1/deadLetters", { ...about, filter: `end_time>${since(RECENT_MS)}`, pageSize: DEAD_MAX }),
@@ -205,16 +209,19 @@ export async function troubles(signal) {
     can("AlertService/ListAlerts", "") ? read("/v1/alerts", { read: STALE }, { signal }) : {},
     ask("AlertService/ListAlerts", "/v1/alerts", { ...about, namespace: namespace() || "default" }),
   ]);
+  const reasons = await Promise.all((waiting.runs ?? []).map(waitsFor));
+  const slow = (pulse.get().cluster?.nodes ?? []).filter((node) => durationMs(node.slowestSync) >= SLOW_SYNC_MS);
   const raised = [...(alerts.alerts ?? []), ...(own.alerts ?? [])].filter((alert) => alert.raisedTime);
   return [
-    ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionOf(alert)}`, at: alert.raisedTime, href: link("/settings", { tab: "alerts" }) })),
+    ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionOf(alert)}`, at: alert.raisedTime, href: link(["/settings", "alerts"]) })),
     ...(broken.jobs ?? []).map((job) => ({ state: "BROKEN", title: job.name, text: `set aside: ${job.status?.brokenReason ?? ""}`, at: job.status?.brokenTime, href: link(["/jobs", job.name]) })),
     ...grouped(dead.runs ?? []).slice(0, FEW).map((group) => ({
       state: "FAILED", title: group.job, text: `${many(group.count, "run")} failed within the hour${group.kind ? `: ${group.kind}` : ""}`, at: group.last,
-      href: link("/dead-letters", { q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
+      href: link("/dead", { view: "runs", q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
     })),
-    ...(waiting.runs ?? []).map((run) => ({
-      state: "PENDING", title: run.job, text: run.held ? "is held back" : "waits for a worker", at: run.dueTime, href: link(["/runs", run.id]),
+    ...(waiting.runs ?? []).map((run, at) => ({
+      state: "PENDING", title: run.job, text: reasons[at] || (run.held ? "is held back" : "waits for a worker"), at: run.dueTime, href: link(["/runs", run.id]),
     })),
+    ...slow.map((node) => ({ state: "WARNING", title: node.name, text: `its disk took ${length(durationMs(node.slowestSync))} for one write within the last minute`, href: link("/cluster") })),
   ];
 }

@@ -62,6 +62,28 @@ export function clockTime(at, zone = zoneOf(zoneChoice.get().zone)) {
   return `${part.weekday} ${Number(part.day)} ${month}${year} ${part.hour}:${part.minute}`;
 }
 
+const DAY_MS = 86_400_000;
+const AHEAD_DAYS = 400;
+
+// When the clocks of a zone are changed next, and the time after, within some 13 months.
+export function clockChanges(zone, from = now()) {
+  const found = [];
+  let last = offsetOf(parts(from, zone));
+  for (let day = 1; day <= AHEAD_DAYS; day += 1) {
+    let [low, high] = [from + (day - 1) * DAY_MS, from + day * DAY_MS];
+    const offset = offsetOf(parts(high, zone));
+    if (offset === last) continue;
+    while (high - low > 1_000) {
+      const middle = Math.floor((low + high) / 2);
+      if (offsetOf(parts(middle, zone)) === last) low = middle;
+      else high = middle;
+    }
+    found.push(Math.floor(high / 1_000) * 1_000);
+    last = offset;
+  }
+  return found.slice(0, 2);
+}
+
 const STEPS = [[86_400_000 * 365, "y"], [86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
 
 // "3 min", "2 h 5 min" (two parts with `fine`), for a length in milliseconds.

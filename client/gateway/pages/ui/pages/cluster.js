@@ -3,18 +3,24 @@ import { post, requestId } from "../lib/api.js";
 import { html, useEffect, useRef, useState } from "../lib/dom.js";
 import { many, number } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
-import { can } from "../lib/session.js";
+import { boundTo, can } from "../lib/session.js";
 import { useStore } from "../lib/store.js";
-import { durationMs, length } from "../lib/time.js";
+import { ticks, x } from "../lib/axis.js";
+import { clockTime, durationMs, length } from "../lib/time.js";
 import { Ask } from "../components/ask.js";
 import { Button, Copy, Id, Time } from "../components/bits.js";
 import { Failed, Loading } from "../components/notes.js";
+import { useWidth } from "../components/plot.js";
 import { State } from "../components/state.js";
 
 const SLOW_MS = 60_000;
 // A check is looked at so often at most: for an hour.
 const [LOOK_S, LOOKS_MAX] = [2, 1_800];
 const SKEWED_MS = 200;
+const SLOW_SYNC_MS = 100;
+const DAY_MS = 86_400_000;
+const SOON_MS = 14 * DAY_MS;
+const NAMED = 8;
 const mayCluster = (call) => can(`ClusterService/${call}`, "");
 // Members that differ are worth a look.
 const differ = (nodes, field) => new Set(nodes.map((node) => node[field]).filter(Boolean)).size > 1;
@@ -49,6 +55,13 @@ function behind(cluster, node) {
   return Math.max(0, Number(cluster.commitIndex ?? 0) - Number(node.appliedIndex));
 }
 
+// How long its certificates are valid.
+function ending(node) {
+  if (!node.certificateEndTime) return "none";
+  const left = Date.parse(node.certificateEndTime) - Date.now();
+  return left < 0 ? "not valid" : html`valid for ${length(left)}, <${Time} at=${node.certificateEndTime} as="clock" />`;
+}
+
 function Member({ cluster, node, nodes, ask }) {
   const there = node.reachable || node.name === cluster.node;
   const lag = behind(cluster, node);
@@ -60,6 +73,8 @@ function Member({ cluster, node, nodes, ask }) {
       <span class="grow"></span>${there && !node.serving ? html`<${State} state="DRAINING" word="takes no calls" />` : ""}</header>
     <dl class="pairs">
       <dt>Behind</dt><dd class=${warn(lag > 1_000)}>${lag === undefined ? "–" : lag ? many(lag, "entry", "entries") : "nothing"}</dd>
+      <dt>Disk</dt><dd class=${warn(durationMs(node.slowestSync) > SLOW_SYNC_MS)}>${node.slowestSync ? html`${length(parseFloat(node.slowestSync) * 1_000)} <span class="soft">the slowest write of the last minute</span>` : "–"}</dd>
+      <dt>Certificates</dt><dd class=${warn(Date.parse(node.certificateEndTime) - Date.now() < SOON_MS)}>${ending(node)}</dd>
       <dt>Version</dt><dd class=${warn(differ(nodes, "version") || differ(nodes, "build"))}>${node.version || "–"}${node.build ? html` <span class="soft" title="build: the same for the same code">${node.build.slice(0, 10)}</span>` : ""}</dd>
       <dt>Zone data</dt><dd class=${warn(differ(nodes, "zoneEdition"))}>${node.zoneEdition || "–"}</dd>
       <dt>Feature level</dt><dd>${node.featureLevel ? number(node.featureLevel) : "–"}</dd>
@@ -115,17 +130,42 @@ function Compare() {
   </section>`;
 }
 
+const WHY = {
+  REASON_HANDED_OVER: (before) => `${before} handed it over`,
+  REASON_CONNECTION_LOST: (before) => `the connection to ${before} was lost`,
+  REASON_SILENT: (before) => `${before} was silent for too long`,
+};
+const why = (one) => WHY[one.reason]?.(one.before || "the one before") ?? (one.before ? `after ${one.before}` : "the first that is known");
+
+// Who came to lead within the last day, on a line and in words.
+function Elections({ cluster }) {
+  const [frame, width] = useWidth();
+  const all = cluster.elections ?? [];
+  const now = Date.now();
+  const range = { from: now - DAY_MS, to: now, length: DAY_MS };
+  const title = (one) => `${clockTime(Date.parse(one.time))}: ${one.leader} leads, term ${number(one.term)}; ${why(one)}`;
+  return html`<section class="card" aria-label="Elections"><header><h2>Elections of the last day</h2><span class="grow"></span><span>${all.length ? number(all.length) : "none"}</span></header>
+    <div ref=${frame}>${width ? html`<svg class="elections" width=${width} height="34" role="img" aria-label=${`${many(all.length, "election")} within the last 24 hours`}>
+      <path class="level" d=${`M0 10H${width}`} />
+      ${ticks(range, width).at.map((at) => { const left = x(at, range, width); return left > 24 && left < width - 24 ? html`<text key=${at} x=${left} y="31" text-anchor="middle">${clockTime(at).replace(/:00$/, "")}</text>` : ""; })}
+      ${all.map((one) => html`<g key=${one.term} class=${one.reason === "REASON_HANDED_OVER" ? "is-run" : "is-warn"} transform=${`translate(${Math.min(width - 6, Math.max(6, x(Date.parse(one.time), range, width)))} 10)`}><title>${title(one)}</title>${one.reason === "REASON_HANDED_OVER" ? html`<circle r="4" />` : html`<path d="M0-6 6 5H-6Z" />`}</g>`)}</svg>` : ""}</div>
+    ${all.length ? html`<ul class="lines">${all.slice(0, NAMED).map((one) => html`<li key=${one.term}><span class="grow"><strong>${one.leader}</strong> leads, term ${number(one.term)} <span class="soft">${why(one)}</span></span><${Time} at=${one.time} as="clock" /></li>`)}</ul>`
+      : html`<p class="soft">Nobody came to lead, as far as the nodes know since they started.</p>`}
+  </section>`;
+}
+
 function Whole({ cluster, ask }) {
   const nodes = cluster.nodes ?? [];
   const here = nodes.find((node) => node.name === cluster.node);
+  const bound = boundTo().length ? ` in ${boundTo()[0]}` : "";
   return html`<section class="card"><header><h2>All of it</h2><span class="grow"></span>${here && mayCluster("TakeSnapshot") ? html`<${Button} onClick=${() => ask({ what: "snapshot", node: here })}>Snapshot…</${Button}>` : ""}</header>
     <dl class="pairs">
       <dt>Id</dt><dd><${Id} id=${cluster.clusterId ?? ""} most=${36} /></dd>
       <dt>Leader</dt><dd>${cluster.leader || html`<span class="is-bad">none</span>`}${cluster.leaderSince ? html` <span class="soft">since <${Time} at=${cluster.leaderSince} as="clock" />, term ${number(cluster.term)}</span>` : ""}</dd>
       <dt>Revision</dt><dd>${number(cluster.revision)} <span class="soft">watched from ${number(cluster.oldestRevision)} on</span></dd>
-      <dt>Jobs</dt><dd>${number(cluster.jobs)}${Number(cluster.brokenJobs) ? html`, <span class="is-bad">${number(cluster.brokenJobs)} set aside</span>` : ""}</dd>
+      <dt>Jobs${bound}</dt><dd>${number(cluster.jobs)}${Number(cluster.brokenJobs) ? html`, <span class="is-bad">${number(cluster.brokenJobs)} set aside</span>` : ""}</dd>
       <dt>Runs under way</dt><dd>${number(cluster.liveRuns)}${Number(cluster.backlog) ? html` <span class="soft">and ${number(cluster.backlog)} missed times to catch up</span>` : ""}</dd>
-      <dt>Workers</dt><dd>${number(cluster.workers)}</dd>
+      ${bound ? "" : html`<dt>Workers</dt><dd>${number(cluster.workers)}</dd>`}
       <dt>Writes by feature level</dt><dd>${number(cluster.featureLevel)}</dd>
       <dt>Snapshot of ${cluster.node}</dt><dd><${Time} at=${cluster.snapshotTime} empty="none yet" /></dd>
       <dt>Fingerprint of ${cluster.node}</dt><dd><${Id} id=${cluster.fingerprint ?? ""} most=${24} /></dd>
@@ -140,7 +180,7 @@ function Troubles({ cluster }) {
   const calm = !refused.length && !steps.length && !aside.length;
   return html`<section class="card"><header><h2>What ${cluster.node} noted since it started</h2></header>
     ${calm ? html`<p class="soft">Nothing stood still, nothing was set aside, nobody was refused.</p>` : ""}
-    ${steps.length ? html`<h3>${many(cluster.longSteps, "step")} lasted too long</h3><ul class="lines">${steps.slice(0, 8).map((step) => html`<li><span class="grow">${step.what}</span><span>${length(durationMs(step.duration))}</span><${Time} at=${step.time} /></li>`)}</ul>` : ""}
+    ${steps.length ? html`<h3>It stood still ${Number(cluster.longSteps) === 1 ? "once" : `${number(cluster.longSteps)} times`}</h3><p class="soft">${cluster.node} does one thing at a time, and these kept it from all others for so long that the rest of the cluster might have taken it for dead. Once in a while does no harm; again and again the machine is too slow or too busy. The last, with how long each took:</p><ul class="lines">${steps.slice(0, 8).map((step) => html`<li><span class="grow">${step.what}</span><span>${length(durationMs(step.duration))}</span><${Time} at=${step.time} /></li>`)}</ul>` : ""}
     ${aside.length ? html`<h3>Set aside</h3><ul class="lines">${aside.slice(0, 8).map((one) => html`<li><span class="grow">${one.what}: ${one.reason}</span><${Time} at=${one.time} /></li>`)}</ul>` : ""}
     ${refused.length ? html`<h3>Refused</h3><dl class="pairs">${refused.slice(0, 12).map(([name, count]) => html`<dt>${name}</dt><dd>${number(count)}</dd>`)}</dl>` : ""}
   </section>`;
@@ -167,7 +207,7 @@ export function Page() {
     <div class="head-row"><${Quorum} cluster=${cluster} />${problems.length ? html`<ul class="lines grow">${problems.map((text) => html`<li><${State} state="WARNING" word="" /><span class="grow wrap">${text}</span></li>`)}</ul>` : ""}</div>
     ${asking ? html`<${Ask} key=${`${asking.what} ${asking.node.name}`} title=${question.title(asking.node)} yes=${question.yes} act=${async () => shown(await question.act(asking.node))} close=${() => setAsking(null)}><p>${question.says(asking.node, cluster)}</p></${Ask}>` : ""}
     <div class="members">${nodes.map((node) => html`<${Member} key=${node.name} cluster=${cluster} node=${node} nodes=${nodes} ask=${setAsking} />`)}</div>
-    <div class="columns"><${Whole} cluster=${cluster} ask=${setAsking} /><div class="stack">${mayCluster("VerifyState") ? html`<${Compare} />` : ""}<${Troubles} cluster=${cluster} /></div></div>
+    <div class="columns"><div class="stack"><${Whole} cluster=${cluster} ask=${setAsking} /><${Elections} cluster=${cluster} /></div><div class="stack">${mayCluster("VerifyState") ? html`<${Compare} />` : ""}<${Troubles} cluster=${cluster} /></div></div>
     <section class="page-part"><h2>What to type for the rest</h2><ul class="lines">${COMMANDS.map(([what, command]) => html`<li><span class="grow">${what}</span><${Copy} text=${command} kind="mono">${command}</${Copy}></li>`)}</ul></section>
   </div>`;
 }

@@ -58,6 +58,7 @@ function Groups({ filter, ask }) {
   const grouped = useMemo(() => groups(asked.data?.runs ?? []), [asked.data]);
   const columns = groupColumns(ask, filter);
   return html`<${Asked} asked=${asked} what="list dead letters" rows=${6}>${(data) => html`
+    ${data.more ? html`<p class="is-warn">${number(data.total)} lie here, and the newest ${number(data.runs.length)} are counted: a group may have more, and older groups are not listed. What is done to a group is done to all of it; a filter finds the others.</p>` : ""}
     ${grouped.length ? html`<${Table} columns=${columns} rows=${grouped} idOf=${(group) => group.key} label="Dead letters by job and error" open=${(group) => link("/dead", { view: "runs", q: filterOfGroup(group) })} />`
       : filter ? html`<${Empty} title="Nothing fits"><p>No dead letter fits <code>${filter}</code>.</p><${Button} onClick=${() => setParams({ q: "" })}>Show all</${Button}></${Empty}>`
       : html`<${NoneYet} />`}

@@ -6,7 +6,7 @@ import { clockZone, changes, fresh, fromText, readable, toYaml } from "../lib/sp
 import { useAsked } from "../lib/load.js";
 import { go, link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
-import { Button, Nexts } from "../components/bits.js";
+import { AtClockChanges, Button, Nexts } from "../components/bits.js";
 import { Area, Text } from "../components/fields.js";
 import { JobForm } from "../components/jobform.js";
 import { Asked, Failed } from "../components/notes.js";
@@ -57,6 +57,8 @@ function Beside({ job, existing, checked }) {
       ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${clockZone(job.spec)} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No times: see what is wrong with the schedule." : "Without a schedule it runs manually."}</p>`}
       ${warnings.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
     </section>
+    ${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${clockZone(job.spec)} about=${[job.spec?.schedules, job.spec?.timing]}
+      ask=${(more, signal) => post("/v1/schedules:preview", { namespace: namespace(), job: job.name, schedules: job.spec.schedules, timing: job.spec.timing, ...more }, { signal })} />` : ""}
     ${changed.length ? html`<section class="card" aria-label="Changes"><header><h2>Changes</h2></header><ul class="lines">${changed.slice(0, 12).map((one) => html`<li><span class="grow"><code>${one.path}</code> ${brief(one.before)} → ${brief(one.after)}</span></li>`)}</ul></section>` : ""}
     ${error && job.name ? html`<${Failed} error=${error} />` : ""}
   </aside>`;

@@ -9,7 +9,7 @@ import { link, namespace, useParams } from "../lib/route.js";
 import { RUN_FIELDS } from "../lib/runs.js";
 import { action, queueOf, written, clockZone } from "../lib/specs.js";
 import { useJobActions } from "../components/jobactions.js";
-import { Labels, Nexts, Time } from "../components/bits.js";
+import { AtClockChanges, Labels, Nexts, Time } from "../components/bits.js";
 import { Ledger } from "../components/ledger.js";
 import { Asked, Empty } from "../components/notes.js";
 import { runColumns, runHref } from "../components/runs.js";
@@ -39,6 +39,7 @@ function Next({ job }) {
   return html`<section class="card" aria-label="Next">
     <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
     ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${zone} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No time is left ahead." : "It has no schedule: it runs manually or after other jobs."}</p>`}
+    ${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${zone} about=${[job.uid, job.version]} ask=${(more, signal) => read(pathOf(job.name, "/next"), { namespace: namespace(), ...more }, { signal })} />` : ""}
     ${notes.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
   </section>`;
 }
@@ -83,7 +84,7 @@ function Facts({ job }) {
   const counts = [["fired", status.fired], ["succeeded", status.succeeded], ["failed", status.failed], ["skipped", status.skipped]];
   return html`<p class="soft facts">
     <span title="What it does"><code>${action(job.spec)}</code></span>
-    <span>queue <a href=${link("/queues", { queue: queueOf(job.spec) })}>${queueOf(job.spec)}</a></span>
+    <span>queue <a href=${link(["/queues", queueOf(job.spec)])}>${queueOf(job.spec)}</a></span>
     ${job.spec?.owner ? html`<span>owner ${job.spec.owner}</span>` : ""}
     ${counts.map(([word, count]) => html`<span>${number(count)} ${word}</span>`)}
     ${Number(status.live) ? html`<span>${number(status.live)} under way</span>` : ""}

@@ -7,7 +7,7 @@ import { many, number, plain, words } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
 import { useAsked, useLiveAsked, usePolled } from "../lib/load.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
-import { whenKnown } from "../lib/session.js";
+import { can, session, whenKnown } from "../lib/session.js";
 import { useStore } from "../lib/store.js";
 import { clockTime, exact, length, ms } from "../lib/time.js";
 import { Length, Time } from "../components/bits.js";
@@ -21,6 +21,7 @@ const POINTS = 120;
 // What is due changes little, and takes a look at many jobs.
 const AHEAD_MS = 300_000;
 const TROUBLES_MS = 20_000;
+const OWN_MS = 5_000;
 const CONCERNS = new Set(["EVENT_KIND_RUN_FAILED", "EVENT_KIND_JOB_BROKEN", "EVENT_KIND_JOB_REPAIRED", "EVENT_KIND_ALERT_RAISED", "EVENT_KIND_ALERT_CLEARED", "EVENT_KIND_RUN_REQUEUED"]);
 
 const rate = (value) => (value >= 100 ? number(Math.round(value)) : value >= 10 ? value.toFixed(0) : value.toFixed(1));
@@ -54,6 +55,14 @@ function Figures() {
       <${Card} title="Workers" figure=${number(last.workers)} unit=${last.workers === 1 ? "worker" : "workers"} more=${last.slots ? `${number(last.busy)} of ${number(last.slots)} slots busy, ${Math.round((100 * last.busy) / last.slots)} %` : "no slots: nothing can run"}>
         <${Plot} whole label="Slots" height=${110} unit=${count} data=${of("busy", "slots")} series=${[{ label: "busy", tone: "run", fill: true }, { label: "slots", tone: "wait", dash: [4, 3] }]} /></${Card}>
     </div>`;
+}
+
+// For whoever may see one namespace: what is in that, since the figures are of all.
+function Own() {
+  const asked = usePolled((signal) => read(`/v1/namespaces/${encodeURIComponent(namespace() || "default")}`, {}, { signal }), namespace(), OWN_MS);
+  return html`<${Asked} asked=${asked} what="namespace" rows=${2}>${({ usage = {}, quota = {} }) => html`<div class="cards">${[
+    ["Jobs", "jobs", "/jobs"], ["Under way", "liveRuns", "/runs"], ["Leased", "leases", "/workers"], ["Dead letters", "deadLetters", "/dead"],
+  ].map(([title, name, path]) => html`<${Card} key=${name} title=${title} figure=${html`<a href=${link(path)}>${number(usage[name])}</a>`} unit=${Number(quota[name]) ? `of ${number(quota[name])}` : ""} more="" />`)}</div>`}</${Asked}>`;
 }
 
 function Ahead() {
@@ -107,6 +116,7 @@ function Headline({ found }) {
 
 export function Page() {
   const { span = "" } = useParams();
+  const caller = useStore(session, (one) => one.caller);
   const asked = useLiveAsked(async (signal) => {
     await whenKnown();
     return { list: await troubles(signal), ageMs: null };
@@ -121,7 +131,7 @@ export function Page() {
   return html`<div class="page">
     <div class="page-head"><${Headline} found=${asked.data?.list} /><span class="grow"></span>
       <div class="chips" role="group" aria-label="Stretch of time">${Object.entries(SPANS).map(([name, one]) => html`<button type="button" class="chip" aria-pressed=${span === name} onClick=${() => setParams({ span: name }, true)}>${one.word}</button>`)}</div></div>
-    <${Figures} />
+    ${caller && !can("ClusterService/GetFigures", "") ? html`<${Own} />` : html`<${Figures} />`}
     ${jobs.data && !(jobs.data.jobs ?? []).length ? html`<div class="note"><h2>No jobs yet</h2><p>Make the first one here, or by <code>raftsched job create report --cron "0 9 * * *" --handler hello</code>.</p><a class="button main" href=${link("/new-job")}>New job</a></div>` : ""}
     <${Ahead} />
     <div class="columns">

@@ -72,11 +72,11 @@ function Facts({ run }) {
     ["Job", html`<a href=${link(["/jobs", run.job])}>${run.job}</a>`], ["Id", html`<${Id} id=${run.id} most=${60} />`],
     ["Why it exists", `${words(run.cause)}${run.outcome && run.outcome !== "OUTCOME_UNSPECIFIED" ? `, ${words(run.outcome)}` : ""}`],
     ["Scheduled", html`<${Time} at=${run.scheduledTime} as="both" />`], ["Due", html`<${Time} at=${run.dueTime} as="both" />`],
-    ["Queue", html`<a href=${link("/runs", { q: `queue=${run.queue || "default"}` })}>${run.queue || "default"}</a>`], ["Priority", words(run.priority) || "medium"],
+    ["Queue", html`<a href=${link(["/queues", run.queue || "default"])}>${run.queue || "default"}</a>`], ["Priority", words(run.priority) || "medium"],
     run.worker && ["Worker", run.worker], Number(run.token) && ["Token", html`<span title="The fence: each lease has a larger one.">${number(run.token)}</span>`],
     run.leaseDeadline && ["Lease until", html`<${Time} at=${run.leaseDeadline} as="both" />`], run.retryTime && ["Next try", html`<${Time} at=${run.retryTime} as="both" />`],
     run.uniqueKey && ["Business key", html`<code>${run.uniqueKey}</code>`], run.concurrencyKey && ["Counts under", html`<code>${run.concurrencyKey}</code>`],
-    run.flow && ["Flow", html`<a href=${link("/flows", { flow: run.flow })}>${run.flow}</a>`],
+    run.flow && ["Flow", html`<a href=${link(["/flows", run.flow])}>${run.flow}</a>`],
     Object.keys(run.labels ?? {}).length && ["Labels", html`<${Labels} labels=${run.labels} />`],
     run.traceContext && ["Trace", html`<${Id} id=${run.traceContext.traceparent.slice(3, 35)} most=${40} />`],
   ].filter(Boolean);

@@ -183,6 +183,7 @@ function Chosen({ from, to, job, zone, names }) {
     <div class="bar"><${Choice} label="Of the job" value=${job} put=${(name) => setParams({ job: name }, true)} options=${[["", "all jobs"], ...names.map((name) => [name, name])]} /></div>
     ${asking ? html`<${Backfill} job=${job} from=${from} to=${Math.min(to, Date.now())} close=${() => setAsking(false)} />` : html`<div class="bar">
       ${past ? html`<a class="button main" href=${link("/runs", { q: `${job ? `job="${job}" AND ` : ""}${states} AND ${within}` })}>Show the runs</a>` : ""}
+      ${to > Date.now() ? html`<a class="button ${past ? "" : "main"}" href=${link("/jobs", { q: `next_time>=${new Date(Math.max(from, Date.now())).toISOString()} AND next_time<${last}${job ? ` AND name="${job}"` : ""}`, order: "next_time" })}>Show the jobs due next in it</a>` : ""}
       <${Button} onClick=${() => setParams({ at: Math.round((from + to) / 2), span: nearestSpan(to - from), from: "", to: "", job: "" })}>Look closer</${Button}>
       ${past && job && can("JobService/BackfillJob") ? html`<${Button} onClick=${() => setAsking(true)}>Backfill this stretch…</${Button}>` : ""}
       <${Button} kind="plain" onClick=${clear}>Choose none</${Button}></div>`}

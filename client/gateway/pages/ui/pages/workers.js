@@ -4,6 +4,7 @@ import { html, useState } from "../lib/dom.js";
 import { many, number, percent } from "../lib/format.js";
 import { useList } from "../lib/list.js";
 import { useEvery } from "../lib/load.js";
+import { SLOW, usePaces } from "../lib/pace.js";
 import { pulse } from "../lib/live.js";
 import { link, namespace, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
@@ -13,6 +14,7 @@ import { Text } from "../components/fields.js";
 import { Empty } from "../components/notes.js";
 import { filterOf, Search } from "../components/search.js";
 import { State } from "../components/state.js";
+import { length } from "../lib/time.js";
 import { Columns, List } from "../components/table.js";
 
 const EVERY_MS = 3_000;
@@ -38,10 +40,22 @@ async function ask({ filter, pageSize, pageToken }, signal) {
 
 const some = (names = []) => (names.length > SHOWN ? `${names.slice(0, SHOWN).join(", ")} and ${names.length - SHOWN} more` : names.join(", "));
 
-export const workerColumns = (drain) => [
+// How many times as long as on the others; what is near enough to one is the same.
+function Pace({ pace }) {
+  if (pace?.factor === undefined) return html`<span class="soft" title="No other worker had runs of the same jobs lately.">–</span>`;
+  const slow = pace.factor >= SLOW;
+  const words = slow ? `${pace.factor >= 10 ? Math.round(pace.factor) : pace.factor.toFixed(1)} times as long` : pace.factor <= 1 / SLOW ? "faster" : "the same";
+  return slow ? html`<${State} state="WARNING" word=${words} />` : words;
+}
+
+export const workerColumns = (drain, paces) => [
   { name: "worker", title: "Worker", kind: "cut", cell: (worker) => html`<${Copy} text=${worker.worker} kind="mono">${worker.worker}</${Copy}>` },
   { name: "state", title: "State", cell: (worker) => html`<${State} state=${worker.draining ? "DRAINING" : "CONNECTED"} />` },
   { name: "busy", title: "Busy", cell: (worker) => html`<span class="busy"><a href=${link("/runs", { q: `worker="${worker.worker}"` })}>${number(worker.leased)}</a><span class="soft">of ${worker.slots ? number(worker.slots) : "?"}</span>${worker.slots ? html`<${Meter} part=${worker.leased ?? 0} whole=${worker.slots} title=${percent(worker.leased ?? 0, worker.slots)} />` : ""}</span>` },
+  ...(paces ? [
+    { name: "took", title: "Takes", num: true, cell: (worker) => { const pace = paces.by.get(worker.worker); return pace ? html`<span title=${`half of its last ${many(pace.count, "run")} took no longer`}>${length(pace.median)}</span>` : "–"; } },
+    { name: "pace", title: "Than others", cell: (worker) => html`<${Pace} pace=${paces.by.get(worker.worker)} />` },
+  ] : []),
   { name: "queues", title: "Queues", kind: "cut", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
   { name: "labels", title: "Labels", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
   { name: "handlers", title: "Handlers", kind: "cut", lesser: true, cell: (worker) => html`<span title=${(worker.handlers ?? []).join(", ")}>${(worker.handlers ?? []).length ? some(worker.handlers) : "all"}</span>` },
@@ -77,12 +91,14 @@ export function Page() {
   const [asking, setAsking] = useState(null);
   useEvery(listed.soon, EVERY_MS);
   const list = { ...listed, fresh: STEADY };
-  const columns = workerColumns(can("WorkerService/DrainWorker") ? setAsking : null);
+  const paces = usePaces();
+  const columns = workerColumns(can("WorkerService/DrainWorker") ? setAsking : null, paces);
   return html`<div class="page">
     <div class="page-head"><h1>Workers</h1></div>
     <div class="bar"><${Search} value=${q} put=${list.setFilter} fields=${FIELDS} placeholder="queue=mail AND labels.zone=eu-1" label="Filter workers" /><span class="grow"></span><${Columns} columns=${columns} /></div>
     ${asking ? html`<${Drain} key=${workerId(asking)} worker=${asking} close=${() => setAsking(null)} done=${list.again} />` : ""}
     ${list.rows?.length ? html`<${Sum} rows=${list.rows} whole=${!list.next && !list.at} />` : ""}
+    ${paces.count ? html`<p class="soft">Takes: the median of the last ${many(paces.count, "run")} of this namespace that ended. Than others: of the same jobs on other workers.</p>` : ""}
     <${List} list=${list} columns=${columns} idOf=${workerId} label="Workers"
       none=${html`<${Empty} title="No workers are connected"><p>Runs wait until one pulls from their queue. Start one: <code>Worker("node-1:7400").run()</code> in Python, or <code>raftsched worker run --executor http</code> for HTTP, gRPC and commands.</p></${Empty}>`} />
   </div>`;
