@@ -35,7 +35,8 @@ from .steady import run as run_steady
 
 Figures = dict[str, float | int]
 # Playwright is loaded when it is used, and carries types of its own then.
-Browser = Page = Any
+Browser = Any
+Page = Any
 Say = Callable[[str], None]
 HERD_MAX = 200_000  # Runs that are made at a time.
 SETTLE_S, OPEN_MS = 5.0, 60_000
