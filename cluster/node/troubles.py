@@ -12,6 +12,7 @@ from ...statemachine.piecewise import Failure
 
 logger = logging.getLogger(__name__)
 
+FATES = ("set aside", "refused", "given up", "left out")
 KEPT = 20  # Of the last ones, for `cluster status`.
 LOGGED = 100  # Different ones that are logged with their trace; from then on each is only counted.
 COUNTED_S = 600.0  # For alerts: how long one counts.
@@ -32,7 +33,7 @@ class Troubles:
 
     def __init__(self, name: str, now_ms: Callable[[], int], seconds: Callable[[], float]) -> None:
         self.name, self.now_ms, self.seconds = name, now_ms, seconds
-        # By fate: "set aside", "refused", "given up", "left out".
+        # By fate.
         self.counts: Counter[str] = Counter()
         # The last ones that are not a job, newest first.
         self.last: deque[SetAsideWork] = deque(maxlen=KEPT)

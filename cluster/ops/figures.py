@@ -22,6 +22,7 @@ from ..node import damage
 from ..node.figure_history import Figure
 from ..node.node import Node
 from ..node.peer_info import ZONE_EDITION
+from ..node.troubles import FATES
 
 ROLES = ("leader", "follower", "candidate", "learner")
 # Queues and namespaces are made by users; beyond so many, the rest is left out.
@@ -83,7 +84,8 @@ class NodeFigures:
         yield count("long_steps", "Steps of the loop over a third of silence_min.", steps.count)
         yield count("long_steps_seconds", "How long those lasted in all.", steps.total_s)
         yield one("longest_step_seconds", "The longest step of the loop.", steps.longest_s)
-        fates: Rows = {(fate,): float(many) for fate, many in troubles.counts.items()}
+        # Each from the start: one that comes with its first 1 has not grown, for who takes rates.
+        fates: Rows = {(fate,): float(troubles.counts[fate]) for fate in FATES}
         family = CounterMetricFamily(
             "raftsched_set_aside", "Work that failed here, and what became of it.", labels=("fate",)
         )
