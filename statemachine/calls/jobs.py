@@ -326,6 +326,9 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     if rescheduled and (record is None or next_time.is_readable(view, job)):
         # Of schedules that cannot be read nobody knows which times they had.
         former = next_time.plan_of(view, job)
+        _fire_due(view, job)
+    stood_at_ms = next_time.stands_at(job)
+    if former is not None:
         since_ms, notes = _close_books(view, job, former, plan, since_ms)
     comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, job.state) > 0
     if comes_back:
@@ -347,11 +350,8 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
         definition.policies_since_ms = view.now_ms
     definition.lane = _wire(view, namespace, job, known, plan)
     if anew:
-        is_other, state = rescheduled or comes_back, job.state
-        notes += _go_on(view, job, since_ms) if is_other else ()
-        is_open = since_ms < state.next_scheduled_at_ms <= view.now_ms
-        after_ms = state.next_scheduled_at_ms - 1 if is_open else max(since_ms, view.now_ms)
-        next_time.advance_behind(view, job, after_ms)
+        notes += _go_on(view, job, since_ms) if rescheduled or comes_back else ()
+        _advance(view, job, since_ms, stood_at_ms)
         notes += _run_passed(view, job, former, since_ms) if rescheduled else ()
     elif retimed:
         next_time.apply_timing(view, job)
@@ -367,6 +367,22 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     if _time_limits(old) != _time_limits(new):
         timeouts.limits_changed(view, job)
     return notes
+
+
+def _advance(view: View, job: Job, since_ms: int, stood_at_ms: int) -> None:
+    """Set the next time of a job whose schedules count from an instant. One that has had all its
+    runs, and has no more now, passes by nothing up to now: what was moved from there to later finds
+    no place, as before."""
+    state = job.state
+    is_open = since_ms < state.next_scheduled_at_ms <= view.now_ms
+    after_ms = state.next_scheduled_at_ms - 1 if is_open else max(since_ms, view.now_ms)
+    if since_ms < view.now_ms:
+        # It goes on where it is, and may have had its last time just now.
+        stood_at_ms = next_time.stands_at(job)
+    next_time.advance_behind(view, job, after_ms)
+    if stood_at_ms and next_time.stands_at(job):
+        # What the other schedules name to come is still to be decided on.
+        view.change_state(job).decided_ms = min(stood_at_ms, view.now_ms)
 
 
 def _time_limits(spec: job_pb2.JobSpec) -> tuple[object, ...]:
@@ -444,19 +460,24 @@ def _check_books(view: View, job: Job) -> None:
         )  # fmt: skip
 
 
+def _fire_due(view: View, job: Job) -> None:
+    """What is due under the old schedules fires before they are gone."""
+    if job.state.state != next_time.ACTIVE:
+        return
+    for _ in range(limits.STEP):
+        if not job.state.next_scheduled_at_ms or job.state.next_due_at_ms > view.now_ms:
+            break
+        dispatch.fire_due(view, job)
+    if job.state.backlog:
+        backlog.release(view, job, backfills=False)
+
+
 def _close_books(
     view: View, job: Job, old: Plan, new: Plan, since_ms: int
 ) -> tuple[int, list[str]]:
-    """See to what has come under the old schedules, before they are gone: what is due fires; what
-    waits for its turn, its jitter or a resume waits on if the new ones name it as well, and is
-    missed else. The answer is from when on the new ones count, and what is given up."""
-    if job.state.state == next_time.ACTIVE:
-        for _ in range(limits.STEP):
-            if not job.state.next_scheduled_at_ms or job.state.next_due_at_ms > view.now_ms:
-                break
-            dispatch.fire_due(view, job)
-        if job.state.backlog:
-            backlog.release(view, job, backfills=False)
+    """See to what has come under the old schedules and waits for its turn, its jitter or a resume,
+    before they are gone: it waits on if the new ones name it as well, and is missed else. The
+    answer is from when on the new ones count, and what is given up."""
     may_stay = since_ms == view.now_ms and not next_time.decided_ahead(view, job.state)
     if may_stay and (first_ms := other_schedules.stays(view, job.state, old, new)):
         return max(first_ms - 1, job.definition.schedules_since_ms), []

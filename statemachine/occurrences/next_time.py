@@ -202,6 +202,14 @@ def places_left(job: Job) -> int:
     return runs_left(job, decided(job.state) + 1)
 
 
+def stands_at(job: Job) -> int:
+    """Up to when a job has decided that has no next time, since it has had all of its max_runs, or
+    they wait; 0 for any other."""
+    state, may_have = job.state, job.definition.template.max_runs
+    is_used_up = may_have > 0 and not state.next_scheduled_at_ms and places_left(job) <= 0
+    return decided(state) if is_used_up else 0
+
+
 def has_place(job: Job, edit: EditRecord) -> bool:
     """Whether one that was moved or added may run: what the job has passed by keeps its place."""
     if not job.definition.template.max_runs:

@@ -48,6 +48,8 @@ def add(
 
 def on_a_line(text: str) -> str:
     """As it is written down: what somebody chose, with signs that steer as their numbers."""
+    if text.isascii() and text.isprintable():
+        return text
     return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
