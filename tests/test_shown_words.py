@@ -29,11 +29,17 @@ INSTEAD = {
     r"in line|take turns|takes? its turn": "wait in the queue",
     r"as the API has it": "list the fields",
     r"TOOK": "DURATION",
+    r"(?:nodes?|more|one) may fail": "can lose N nodes",
+    r"beats?": "heartbeat",
+    r"cut by such pieces": "segment size",
     r"LIVE|MAX LIVE": "RUNNING, WAITING",
 }
 OLD = re.compile("|".join(rf"\b(?:{word})\b" for word in INSTEAD))
 # What is typed or read by programs as it is.
-NAMES = re.compile(r"`[^`]*`|\b[\w-]*herd-failover|\bbench (?:herd|[\w-]+ herd)|\bherd\b(?= --)")
+NAMES = re.compile(
+    r"`[^`]*`|\bWorkRequest\.beat"
+    r"|\b[\w-]*herd-failover|\bbench (?:herd|[\w-]+ herd)|\bherd\b(?= --)"
+)
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:

@@ -16,6 +16,8 @@ import click
 from .render.clean import echo, tell
 
 NAME = "raftsched"
+# What a node says that knows of none.
+NO_LEADER = "knows no leader that a majority follows"
 
 
 def with_program(text: str) -> str:

@@ -18,6 +18,14 @@ from click.shell_completion import CompletionItem
 from .exits import Exit, Trouble
 from .render.clean import echo
 
+# What people type for the name that a command has, in groups that have no such command.
+ALIASES = {
+    "show": "get", "describe": "get", "inspect": "get", "ls": "list", "rm": "delete",
+    "remove": "delete", "new": "create", "run": "trigger", "log": "logs", "unpause": "resume",
+    "jobs": "job", "runs": "run", "queues": "queue", "flows": "flow", "workers": "worker",
+    "alerts": "alert", "tokens": "token", "secrets": "secret", "namespaces": "namespace",
+    "calendars": "calendar", "events": "watch",
+}  # fmt: skip
 SIGPIPE_EXIT = 141  # As a shell says it: 128 and the signal's number.
 
 
@@ -117,6 +125,8 @@ class ExampleGroup(Helpful, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            if (meant_by := ALIASES.get(args[0], "")) in self.list_commands(ctx):
+                return super().resolve_command(ctx, [meant_by, *args[1:]])
             near = get_close_matches(args[0], self.list_commands(ctx), n=3)
             meant = f" Did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)

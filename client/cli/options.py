@@ -17,28 +17,32 @@ import click
 from .exits import wrong_use
 from .lazy import Helpful
 from .session import Invocation
-from .settings import SETTINGS
+from .settings import SETTINGS, Setting
 
 Body = Callable[..., None]
 # Rarely typed: they belong into a context, and are named on the help page in one line.
 QUIET = {"token_file", "ca_file", "cert_file", "key_file", "color"}
 WRITE_OPTIONS = [
-    click.Option(["--dry-run"], is_flag=True, help="Check everything, change nothing.",
-                 envvar="RAFTSCHED_DRY_RUN"),
+    click.Option(["--dry-run"], is_flag=True, envvar="RAFTSCHED_DRY_RUN",
+                 help="Everything is checked, nothing changed (in HTTP: validateOnly)."),
     click.Option(["--request-id"], default="", metavar="ID", envvar="RAFTSCHED_REQUEST_ID",
-                 help="Repeat a write whose outcome is unknown: the same ID does it once."),
+                 help="The same ID does a write once, to repeat what has no known outcome."),
 ]  # fmt: skip
 READ_OPTIONS = [
     click.Option(["--stale"], is_flag=True, envvar="RAFTSCHED_STALE",
-                 help="Let any node answer, from what it has."),
+                 help="Any node answers, with what it has."),
 ]  # fmt: skip
 LIST_OPTIONS = [
     click.Option(["--limit"], type=click.IntRange(min=0), default=500, show_default=True,
-                 envvar="RAFTSCHED_LIMIT", help="Print at most so many; 0 is all."),
+                 envvar="RAFTSCHED_LIMIT", help="At most so many are printed; 0 is all."),
     click.Option(["--page-token"], default="", metavar="TOKEN", envvar="RAFTSCHED_PAGE_TOKEN",
-                 help="Go on where a list ended."),
+                 help="It goes on where a list ended."),
 ]  # fmt: skip
-YES = click.Option(["--yes", "-y"], is_flag=True, envvar="RAFTSCHED_YES", help="Do not ask.")
+YES = click.Option(["--yes", "-y"], is_flag=True, envvar="RAFTSCHED_YES", help="Nothing is asked.")
+
+
+def described(setting: Setting) -> str:
+    return f"{setting.help}  [{setting.default}]" if setting.default else setting.help
 
 
 def setting_options() -> list[click.Option]:
@@ -46,7 +50,7 @@ def setting_options() -> list[click.Option]:
     options = [
         click.Option(
             [setting.flag, *([setting.short] if setting.short else [])],
-            type=setting.type, help=setting.help, envvar=setting.variable,
+            type=setting.type, help=described(setting), envvar=setting.variable,
             metavar=setting.metavar or None, hidden=setting.name in QUIET,
         )
         for setting in SETTINGS
@@ -54,9 +58,9 @@ def setting_options() -> list[click.Option]:
     return [
         *options,
         click.Option(["--context"], default="", metavar="NAME", envvar="RAFTSCHED_CONTEXT",
-                     help="Which cluster: see `raftsched config`."),
+                     help="The cluster, see `raftsched config`."),
         click.Option(["--no-headers"], is_flag=True, envvar="RAFTSCHED_NO_HEADERS",
-                     help="Tables without a first line."),
+                     help="Tables have no first line."),
         click.Option(["--debug"], is_flag=True, envvar="RAFTSCHED_DEBUG", hidden=True,
                      help="Errors with all that is known."),
     ]  # fmt: skip

@@ -51,8 +51,13 @@ def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
 
 
 def _of_json(value: Any) -> tuple[bytes, str]:
+    return json_of(value).encode(), JSON
+
+
+def json_of(value: Any) -> str:
+    """What a file holds as JSON; raises ValueError where that has no such thing."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_day).encode(), JSON
+        return json.dumps(value, ensure_ascii=False, default=_day)
     except TypeError as wrong:
         raise ValueError(f"json: {wrong}") from wrong
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ..sdk import errors
-from .exits import Exit, Trouble
-from .messages import calendar_pb2, job_pb2, namespace_pb2, queue_pb2
+from .exits import NO_LEADER, Exit, Trouble
+from .messages import access_pb2, calendar_pb2, job_pb2, namespace_pb2, queue_pb2
 from .render.clean import echo
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ THEN: Mapping[str, str] = {
     "UNAUTHENTICATED": "--token-file FILE, or token_file in the context (raftsched config)",
     "FORBIDDEN": "an access token with the role that is needed",
 }
+# What gRPC adds of its own inside, in words that help nobody.
+GRPC_INSIDE = re.compile(r" \(failed to connect to all addresses.*\)(?=\. It|$)")
 # How to find near names, by reason: the value that holds the name that was not found.
 NEAR = {
     "JOB_NOT_FOUND": "job", "QUEUE_NOT_FOUND": "queue", "CALENDAR_NOT_FOUND": "calendar",
@@ -124,10 +127,27 @@ def trouble(session: Invocation, error: errors.RaftschedError, doing: str) -> Tr
             what, ["the node does not know this call; it may run an older version", error.message],
             "raftsched cluster status", code,
         )  # fmt: skip
+    if NO_LEADER in error.message and not isinstance(error, errors.OutcomeUnknown):
+        return leaderless(session, what, code)
     why = [f"{fault.field}: {fault.message}" for fault in error.faults] or [error.message]
     if error.reason in NEAR and (near := _near(session, error)):
         why.append(f"did you mean {near}?")
+    if error.reason == "FORBIDDEN" and (own := _own_namespace(session)):
+        why.append(f"no namespace was named, so it was {session.namespace}; yours is {own}")
+        return Trouble(what, why, f"the same with -n {own}", code)
+    why = [GRPC_INSIDE.sub("", line) for line in why]
     return Trouble(what, why, _then(session, error), code)
+
+
+def leaderless(session: Invocation, what: str, code: Exit) -> Trouble:
+    """Nothing was done, as no node knows whom to ask."""
+    wants_fresh = session.may_be_stale and not session.stale
+    stale = "the same with --stale, which reads what a node has\n" if wants_fresh else ""
+    return Trouble(
+        f"{what}: the cluster has no leader",
+        f"no node of {session.endpoints} knows one that a majority follows; nothing was done",
+        f"raftsched cluster status\n{stale}the same with --timeout 60s, which waits so long", code,
+    )  # fmt: skip
 
 
 def _then(session: Invocation, error: errors.RaftschedError) -> str:
@@ -147,6 +167,19 @@ def _then(session: Invocation, error: errors.RaftschedError) -> str:
     if error.retry_after is not None:
         return f"the same in {error.retry_after:g} s"
     return ""
+
+
+def _own_namespace(session: Invocation) -> str:
+    """The one namespace that the caller has, where the command named none; else nothing."""
+    if session.values["namespace"].origin != "default":
+        return ""
+    try:
+        caller = session.client.call(access_pb2.WhoAmIRequest(), timeout=NEAR_TIMEOUT_S)
+    except errors.RaftschedError:
+        return ""
+    assert isinstance(caller, access_pb2.Caller), caller
+    places = {grant.namespace for grant in caller.grants}
+    return places.pop() if len(places) == 1 and session.namespace not in places else ""
 
 
 class _Known(dict[str, str]):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..sdk.lengths import parse_length
-from .exits import Exit, Trouble, reason_of, with_program, wrong_use
+from .exits import NO_LEADER, Exit, Trouble, reason_of, with_program, wrong_use
 from .paste import with_options
 from .render.clean import echo, tell, visible
 from .render.output import Output
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer", bound=Message)
     Asked = TypeVar("Asked", bound=Message)
 PAGE_SIZE = 1_000
+# Nobody who sits before a terminal waits longer for one; an election takes a second.
+LEADERLESS_S = 8.0
 TIMEOUT_MAX_S = 24 * 3600.0  # As the SDK has it, which loads too much for --help.
 
 
@@ -37,7 +39,10 @@ class WaitWarnings(logging.Handler):
     """Says on stderr what the SDK warns of: that a call waits, and for which limit."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(f"Note: {record.getMessage()}")
+        said = record.getMessage()
+        if NO_LEADER in said:
+            said = "there is no leader yet; trying again (Ctrl-C ends it)"
+        tell(f"Note: {said}")
 
 
 class Invocation:
@@ -60,6 +65,7 @@ class Invocation:
         self.patience_s = 2.0
         self.dry_run = bool(given.get("dry_run"))
         self.stale = bool(given.get("stale"))
+        self.may_be_stale = "stale" in given
         self.yes = bool(given.get("yes"))
         self.debug = bool(given.get("debug"))
         self.limit = int(given.get("limit") or 0)
@@ -172,6 +178,8 @@ class Invocation:
         from .refused import refusals
 
         options.setdefault("timeout", self.timeout_s)
+        if self.values["timeout"].origin == "default":
+            options.setdefault("leaderless", LEADERLESS_S)
         with refusals(self, doing):
             answer = self.client.ask(request, **options)
         if options.get("stale") and answer.age_ms is not None:
@@ -289,7 +297,7 @@ def checked_token(token: str, where: str, origin: str) -> str:
     raise wrong_use(
         f"{where} holds no access token",
         [f"{why}; a token is one line, which `raftsched token create` prints on stdout", origin],
-        "write that line alone into it, as in: raftsched token create NAME --role viewer > FILE",
+        "write that line alone into it, as in: raftsched token create NAME --role viewer --to FILE",
     )
 
 

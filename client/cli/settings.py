@@ -32,7 +32,7 @@ KEYS = ("current", "contexts")
 MEND = (
     "mend the file, or name another by the variable RAFTSCHED_CONFIG; see raftsched config --help"
 )
-FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
+FORMATS = ("table", "wide", "csv", "json", "jsonl", "yaml", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("endpoints", "Addresses of nodes, with commas.", "127.0.0.1:7400", metavar="LIST"),
-    Setting("namespace", "Whose jobs.", "default", short="-n", metavar="NAME"),
-    Setting("output", "How to print.", "table", click.Choice(FORMATS), "-o"),
-    Setting("time", "How to print instants.", "local", click.Choice(("local", "utc", "relative"))),
-    Setting("color", "When to use colours.", "auto", click.Choice(("auto", "always", "never"))),
-    Setting("timeout", "Give a call up after this time.", "30s", Length(), metavar="DURATION"),
+    Setting("endpoints", "The nodes to ask, with commas.", "127.0.0.1:7400", metavar="LIST"),
+    Setting("namespace", "The namespace it is about.", "default", short="-n", metavar="NAME"),
+    Setting("output", "How data is printed.", "table", click.Choice(FORMATS), "-o"),
+    Setting("time", "How times are printed.", "local", click.Choice(("local", "utc", "relative"))),
+    Setting("color", "When colours are used.", "auto", click.Choice(("auto", "always", "never"))),
+    Setting("timeout", "A call is given up after this.", "30s", Length(), metavar="DURATION"),
     Setting("token_file", "A file with the access token.", metavar="FILE"),
     Setting(
         "insecure",

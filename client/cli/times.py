@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 # The end of the year 9999.
 LAST_MS = 253_402_300_799_999
-INSTANTS = "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), now, +2h or -30m"
+INSTANTS = (
+    "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), tomorrow 09:00, now, +2h or -30m"
+)
+FIXED_INSTANTS = "write 2026-11-18T09:00:00Z, or 2026-11-18 09:00 in UTC"
+DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 
 
 def now_ms() -> int:
@@ -33,9 +37,32 @@ def parse_instant(text: str, now: int | None = None) -> int:
         ms = at + (length if text[0] == "+" else -length)
     else:
         try:
-            ms = int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+            ms = int(_written(text, at).astimezone(UTC).timestamp() * 1000)
         except (ValueError, OverflowError) as wrong:
             raise ValueError(f"{text!r} is not an instant; {INSTANTS}") from wrong
+    if not 0 <= ms <= LAST_MS:
+        raise ValueError(f"{text!r} is not in the years 1970 to 9999")
+    return ms
+
+
+def _written(text: str, now: int) -> datetime:
+    """A day by its name, at midnight or at a time behind it, or an instant in full."""
+    name, _, clock = text.partition(" ")
+    if name not in DAYS:
+        return datetime.fromisoformat(text)
+    day = datetime.fromtimestamp(now / 1000, UTC).astimezone().date() + timedelta(days=DAYS[name])
+    return datetime.fromisoformat(f"{day.isoformat()} {clock.strip() or '00:00'}")
+
+
+def utc_instant(said: Any) -> int:
+    """Of a file, which means the same on every machine: without a zone it is in UTC."""
+    text = said.isoformat() if isinstance(said, date) else str(said).strip()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as wrong:
+        raise ValueError(f"{text!r} is not an instant; {FIXED_INSTANTS}") from wrong
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    ms = round((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
     if not 0 <= ms <= LAST_MS:
         raise ValueError(f"{text!r} is not in the years 1970 to 9999")
     return ms
@@ -125,3 +152,15 @@ class Instant(click.ParamType[int]):
             return parse_instant(value)
         except ValueError as wrong:
             self.fail(str(wrong), param, ctx)
+
+
+class PastInstant(Instant):
+    """An option that takes an instant of the past; a bare length is so long ago."""
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        try:
+            return now_ms() - parse_length(str(value))
+        except ValueError:
+            return super().convert(value, param, ctx)

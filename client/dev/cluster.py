@@ -20,11 +20,12 @@ from ...cluster.local.process import PROGRAM_OF_CLIENT, Process
 from .. import AsyncClient, RaftschedError
 from .child import Child
 from .ports import Ports
-from .screen import Screen, opened, welcome
+from .screen import Screen, keys_of, opened, status_line, welcome
 
 START_S = 30.0
 CALL_S = 5.0
 LOOK_S = 0.05
+STATUS_S = 1.0
 KEY_FILE = "secret-keys"
 # The journal in small pieces: a fresh node allocates four, and nobody keeps millions of runs here.
 # A worker that was killed is noticed while somebody watches.
@@ -68,9 +69,13 @@ class DevCluster:
                 if not self.stopping.is_set():
                     with _keys(self._key) as keys:
                         took = time.monotonic() - began
+                        self.screen.speak()
                         for line in welcome(self.ports, self.where, took, leader, keys):
                             self.screen.line(line)
                         await self._watch()
+        except CannotStart:
+            self.screen.confess()
+            raise
         finally:
             await self._stop()
 
@@ -93,15 +98,19 @@ class DevCluster:
 
     async def _leader(self) -> str:
         with contextlib.suppress(RaftschedError):
-            return (await self.client.cluster.status(timeout=CALL_S)).leader
+            status = await self.client.cluster.status(timeout=CALL_S)
+            return status.leader if status.quorum else ""
         return ""
 
     async def _watch(self) -> None:
         """Print events until it is time to stop."""
         stopping = asyncio.create_task(self.stopping.wait())
         events = asyncio.create_task(self._print_events())
-        await asyncio.wait([stopping, events], return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopping, events, *self._busy):
+        status = asyncio.create_task(self._show_status())
+        await asyncio.wait([stopping, events, status], return_when=asyncio.FIRST_COMPLETED)
+        # Nobody wants to read how nodes that end elect each other.
+        self.screen.is_quiet = True
+        for task in (stopping, events, status, *self._busy):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await events
@@ -114,6 +123,15 @@ class DevCluster:
             except RaftschedError as error:
                 self.screen.line(f"no node tells what happens: {error}")
                 await asyncio.sleep(1)
+
+    async def _show_status(self) -> None:
+        """Keep the line that stays true, where there is one."""
+        if not self.screen.is_terminal:
+            await self.stopping.wait()
+        while not self.stopping.is_set():
+            alive = {name: node.alive for name, node in self.nodes.items()}
+            self.screen.status(status_line(alive, await self._leader()))
+            await asyncio.sleep(STATUS_S)
 
     def _of_worker(self, name: str, text: str) -> None:
         if text == "ready":
@@ -134,6 +152,8 @@ class DevCluster:
             self._do(self._move_leader())
         elif key == "o":
             self._do(self._open_page())
+        elif key == "?":
+            self.screen.line(keys_of(self.ports))
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -172,6 +192,7 @@ class DevCluster:
 
     async def _stop(self) -> None:
         """The worker first, so that it can give its runs back; leave no process behind."""
+        self.screen.status("")
         self.screen.line("stopping")
         await asyncio.gather(self.worker.stop(), self.gateway.stop())
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))

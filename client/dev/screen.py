@@ -7,17 +7,20 @@ import os
 import shutil
 import sys
 import webbrowser
+from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ...proto.v1 import event_pb2
+from ...proto.v1 import event_pb2, run_pb2
 from .ports import Ports
 
 CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 COLORS = ("cyan", "yellow", "magenta", "green", "blue")
 # Of a node's own line these stand elsewhere or say nothing new.
-KNOWN = frozenset({"ts", "level", "node", "event", "logger", "term"})
+KNOWN = frozenset({"ts", "level", "node", "event", "logger", "term", "left_out"})
+KEPT_LINES = 200
+CLEAR = "\r\x1b[K"  # To the beginning of the line, which is wiped.
 # One of these is set where windows can be opened.
 WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 KINDS = {
@@ -37,16 +40,58 @@ KINDS = {
 }
 
 
+# Why a scheduled time has no run.
+NOT_FIRED = {
+    run_pb2.OUTCOME_SKIPPED_OVERLAP: "the previous run is still going",
+    run_pb2.OUTCOME_SKIPPED_CALENDAR: "a calendar leaves it out",
+    run_pb2.OUTCOME_SKIPPED_BY_HAND: "it was left out manually",
+    run_pb2.OUTCOME_COALESCED: "merged with a later one",
+    run_pb2.OUTCOME_MISSED: "it was missed",
+    run_pb2.OUTCOME_SKIPPED_DEADLINE: "it was later than its start deadline",
+    run_pb2.OUTCOME_REPLACED: "a newer one took its place",
+    run_pb2.OUTCOME_SKIPPED_QUOTA: "its namespace has its maximum of runs",
+}
+
+
 class Screen:
-    """Lines, one at a time. Colour on a terminal only, and not with NO_COLOR."""
+    """Lines, one at a time, and below them one that stays, on a terminal. Colour there only, and
+    not with NO_COLOR."""
 
     def __init__(self, names: list[str]) -> None:
         self.colors = dict(zip(names, COLORS, strict=False))
-        self.color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.is_terminal = sys.stdout.isatty()
+        self.color = self.is_terminal and "NO_COLOR" not in os.environ
+        # While it starts or stops, what processes have to say is kept: nobody wants to read how
+        # nodes find each other, unless they do not.
+        self.is_quiet = True
+        self.kept: deque[tuple[str, str]] = deque(maxlen=KEPT_LINES)
+        self._status = ""
 
     def line(self, text: str = "") -> None:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(f"{CLEAR if self._status else ''}{text}\n{self._status}")
         sys.stdout.flush()
+
+    def status(self, text: str) -> None:
+        """Set the line that stays; nothing takes it away."""
+        if self.is_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            shown = self.paint(text[:width], "cyan") if text else ""
+            if shown != self._status:
+                sys.stdout.write(f"{CLEAR if self._status else ''}{shown}")
+                sys.stdout.flush()
+                self._status = shown
+
+    def speak(self) -> None:
+        """From now on processes are heard."""
+        self.is_quiet = False
+        self.kept.clear()
+
+    def confess(self) -> None:
+        """Print what was kept: it did not start."""
+        self.is_quiet = False
+        for name, text in self.kept:
+            self.of(name, text)
+        self.kept.clear()
 
     def paint(self, text: str, color: str | None) -> str:
         code = CODES.get(color or "")
@@ -54,6 +99,9 @@ class Screen:
 
     def of(self, name: str, text: str) -> None:
         """A line of a process: JSON of our own, or whatever it says."""
+        if self.is_quiet:
+            self.kept.append((name, text))
+            return
         prefix = self.paint(f"{name:>8} │", self.colors.get(name))
         try:
             said = json.loads(text)
@@ -82,12 +130,16 @@ def _told(said: Mapping[str, Any]) -> str:
     if said["event"] == "serves":
         return f"serves clients at {said.get('clients')}, machines at http://{said.get('http')}"
     others = "".join(f" {key}={value}" for key, value in said.items() if key not in KNOWN)
-    return f"{said['event']}{others}"
+    like_it = f" ({said['left_out']:,} more like it)" if said.get("left_out") else ""
+    return f"{said['event']}{others}{like_it}"
 
 
 def _details(event: event_pb2.Event) -> Iterator[str]:
     run = event.run
-    if event.kind == event_pb2.EVENT_KIND_RUN_LEASED:
+    if event.kind == event_pb2.EVENT_KIND_FIRED_NOT:
+        why = NOT_FIRED.get(event.ledger.outcome, event.message)
+        yield f": {why}" if why else ""
+    elif event.kind == event_pb2.EVENT_KIND_RUN_LEASED:
         if run.attempt > 1:
             yield f", attempt {run.attempt}"
         else:
@@ -122,12 +174,20 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
     yield f"  {me} cluster status"
     yield ""
     if keys:
-        numbers = " ".join(name[1:] for name in ports.names)
-        yield (
-            f"Keys: {numbers} kill -9 a node or revive it, k kill the leader, l move it, "
-            "o open the page, q stop"
-        )
+        yield keys_of(ports)
         yield ""
+
+
+def keys_of(ports: Ports) -> str:
+    """What each key does."""
+    numbers = " ".join(name[1:] for name in ports.names)
+    return f"Keys: {numbers} kill -9 or revive, k kill leader, l move it, o page, ? this, q stop"
+
+
+def status_line(alive: Mapping[str, bool], leader: str) -> str:
+    """What stays in sight: who lives, who leads, and where the keys are explained."""
+    nodes = "  ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in alive.items())
+    return f" {nodes}   leader: {leader or 'none'}   ? keys   q stop"
 
 
 def opened(url: str) -> bool:

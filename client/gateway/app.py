@@ -124,7 +124,7 @@ class Gateway:
             return
         binding = route.bindings.get(exchange.verb)
         if binding is None:
-            raise _not_allowed(exchange.path, exchange.verb, route.allow)
+            raise _not_allowed(exchange.path, exchange.verb, route.allow, self._routes)
         exchange.call = binding.call.verb
         if binding.call.streams_out:
             if exchange.scope["method"] == "HEAD":
@@ -341,10 +341,18 @@ def written(body: object) -> bytes:
     return msgspec.json.encode(made) + b"\n"
 
 
-def _not_allowed(path: str, method: str, allow: str) -> GatewayRefusal:
+def _not_allowed(
+    path: str, method: str, allow: str, routes: Routes | None = None
+) -> GatewayRefusal:
+    message = f"{path[:200]} takes {allow}, and not {method[:20]}"
+    # The short form has few calls; the paths of the contracts have all.
+    other = path.removeprefix("/api")
+    found = routes.find(other) if routes is not None and other != path else None
+    if found is not None and method in found[0].bindings:
+        message += f"; type {method} {other[:200]}, which does"
     return GatewayRefusal(
-        "METHOD_NOT_ALLOWED", f"{path[:200]} takes {allow}, and not {method[:20]}",
-        {"method": method[:20], "allow": allow}, headers={"allow": allow},
+        "METHOD_NOT_ALLOWED", message, {"method": method[:20], "allow": allow},
+        headers={"allow": allow},
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ This is all policy and no I/O, so that the blocking and the asynchronous client 
 from __future__ import annotations
 
 import logging
+import math
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ WAIT_TOLD_S = 0.5
 ELECTION_TOLD_S = 1.0
 # So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
+NO_QUORUM = "NO_QUORUM"
 # The fields by which a request asks the server to take its time.
 WAITING = ("timeout", "wait")
 
@@ -64,11 +66,14 @@ class Course:
         pinned: str = "",
         any_node: bool = False,
         retry: bool = True,
+        leaderless: float = math.inf,
     ) -> None:
         self.method = method
         self.request = request
         self._endpoints = endpoints
         self._deadline = started + timeout
+        # From when on it ends if no node knows a leader.
+        self._leaderless_from = started + leaderless
         self._timeout = timeout
         # Only this endpoint may be asked.
         self._pinned = pinned
@@ -117,6 +122,8 @@ class Course:
             return 0.0
         if not self._may_go_on(failure):
             raise self._verdict(failure)
+        if now >= self._leaderless_from and self._nobody_knows_a_leader():
+            raise self._last_word(failure, "no node knows a leader")
         wait = self._wait(failure, now)
         if now + wait >= self._deadline:
             raise self._out_of_time(failure)
@@ -169,6 +176,15 @@ class Course:
         if not self._retry or not failure.retryable:
             return False
         return not (failure.distrust and self._endpoints.all_in(self._tried))
+
+    def _nobody_knows_a_leader(self) -> bool:
+        """Each node that was reached in this call says so, and each other one was asked."""
+        found = self._came_to.values()
+        return (
+            self._endpoints.all_in(self._tried)
+            and any(one.reason == NO_QUORUM for one in found)
+            and all(one.reason == NO_QUORUM or one.broken for one in found)
+        )
 
     def _wait(self, failure: FailedTry, now: float) -> float:
         leader = failure.leader

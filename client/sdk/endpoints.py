@@ -72,8 +72,8 @@ class Endpoints:
         self.leader = ""
         self._learned: dict[str, None] = {}
         self._current = 0
-        # Endpoint -> (failures in a row, passed over until).
-        self._suspects: dict[str, tuple[int, float]] = {}
+        # Endpoint -> (failures in a row, the last of them, passed over until).
+        self._suspects: dict[str, tuple[int, float, float]] = {}
         self._lock = threading.Lock()
 
     def pick(self, now: float, tried: Sequence[str], *, any_node: bool = False) -> str:
@@ -98,7 +98,7 @@ class Endpoints:
         return [*dict.fromkeys([*first, *turned])]
 
     def _suspect(self, address: str, now: float) -> bool:
-        return self._suspects.get(address, (0, 0.0))[1] > now
+        return self._suspects.get(address, (0, 0.0, 0.0))[2] > now
 
     def suspect(self, address: str, now: float) -> bool:
         with self._lock:
@@ -147,9 +147,9 @@ class Endpoints:
     def broke(self, address: str, now: float) -> None:
         """A node could not be reached, fell silent or broke off."""
         with self._lock:
-            count = self._suspects.get(address, (0, 0.0))[0] + 1
+            count = self._suspects.get(address, (0, 0.0, 0.0))[0] + 1
             rest = backoff(count, SUSPECT_FIRST_S, SUSPECT_CAP_S)
-            self._suspects[address] = (count, now + rest)
+            self._suspects[address] = (count, now, now + rest)
             if address == self.leader:
                 self.leader = ""
             if self.configured[self._current] == address:
@@ -165,6 +165,11 @@ class Endpoints:
                 )  # fmt: skip
             return
         self.leader = leader
+        if leader in self._suspects:
+            # A node that lives names it, so it may be back. One that is named and does not answer
+            # is not asked again and again for all that.
+            count, failed, until = self._suspects[leader]
+            self._suspects[leader] = (count, failed, min(until, failed + SUSPECT_FIRST_S))
         if leader in self.configured:
             return
         self._learned.pop(leader, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ class CallOptions(TypedDict, total=False):
     forward: bool
     # False: there is one try.
     retry: bool
+    # Seconds after which it ends if no node knows a leader; without it only at its timeout.
+    leaderless: float
     # The secret of an access token to show, instead of the client's own; "" shows none.
     token: str
 
@@ -167,6 +170,7 @@ class ClientLinks:
             pinned=pinned and nodes.parse(pinned)[0],
             any_node=options.get("stale", False),
             retry=options.get("retry", True),
+            leaderless=options.get("leaderless", math.inf),
         )
 
     def _guard(self, token: str) -> None:

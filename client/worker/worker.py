@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from ...cluster.local.systemd import give_signs, notify
 from ...proto.v1 import worker_pb2
@@ -108,12 +108,22 @@ class Worker:
             endpoints, token=token, tls=tls, insecure=insecure
         )
 
-    def handler(self, name: str = "", *, inline: bool = False) -> Callable[[F], F]:
-        """Register a function as the handler of this name; without a name, of its own.
+    @overload
+    def handler(self, name: F, /) -> F: ...
+
+    @overload
+    def handler(self, name: str = "", *, inline: bool = False) -> Callable[[F], F]: ...
+
+    def handler(self, name: F | str = "", *, inline: bool = False) -> F | Callable[[F], F]:
+        """Register a function as the handler of this name; without a name, of its own. It stands
+        above a function with parentheses or without.
 
         `inline` runs a sync function on the loop itself: for what takes microseconds and never
         waits, as everything else stands still meanwhile.
         """
+
+        if not isinstance(name, str):
+            return self.handler()(name)
 
         def register(function: F) -> F:
             self.add(Handler(name or function.__name__, function, inline=inline))

@@ -120,8 +120,9 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditRecords(self, request, context):
-        """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`, `time`. Refused
-        with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """Who changed what, newest first; what changed all namespaces (RestoreBackup, SetStateTime)
+        stands in the log of each. Filter fields: `actor`, `method`, `subject`, `time`. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -61,8 +61,9 @@ class AccessServiceStub:
     (the last one of that kind).
     """
     ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]
-    """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`, `time`. Refused
-    with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """Who changed what, newest first; what changed all namespaces (RestoreBackup, SetStateTime)
+    stands in the log of each. Filter fields: `actor`, `method`, `subject`, `time`. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
 
 @_typing.type_check_only
@@ -98,8 +99,9 @@ class AccessServiceAsyncStub(AccessServiceStub):
     (the last one of that kind).
     """
     ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
-    """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`, `time`. Refused
-    with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    """Who changed what, newest first; what changed all namespaces (RestoreBackup, SetStateTime)
+    stands in the log of each. Filter fields: `actor`, `method`, `subject`, `time`. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -168,8 +170,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.ListAuditRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.ListAuditRecordsResponse, _abc.Awaitable[_access_pb2.ListAuditRecordsResponse]]:
-        """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`, `time`. Refused
-        with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        """Who changed what, newest first; what changed all namespaces (RestoreBackup, SetStateTime)
+        stands in the log of each. Filter fields: `actor`, `method`, `subject`, `time`. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class AlertServiceStub(object):
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     def __init__(self, channel):
@@ -56,8 +56,8 @@ class AlertServiceStub(object):
 
 class AlertServiceServicer(object):
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     def PutAlert(self, request, context):
@@ -110,8 +110,8 @@ def add_AlertServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AlertService(object):
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     @staticmethod

@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class AlertServiceStub:
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     @_typing.overload
@@ -48,8 +48,8 @@ class AlertServiceStub:
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -64,8 +64,8 @@ class AlertServiceAsyncStub(AlertServiceStub):
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
     """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
-    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
-    work-set-aside, which may be changed and deleted like others.
+    some of its own from the start: dead-letters, jobs-broken, leader-changes, long-steps,
+    members-differ, runs-wait and work-set-aside, which may be changed and deleted like others.
     """
 
     @_abc_1.abstractmethod

@@ -64,8 +64,8 @@ class FlowServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListFlows(self, request, context):
-        """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        """List flow runs, newest first. Filter fields: `state`, `job`, `create_time`, `end_time`. Refused
+        with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

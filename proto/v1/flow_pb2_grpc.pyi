@@ -36,8 +36,8 @@ class FlowServiceStub:
     GetFlow: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetFlowRequest, _flow_pb2.Flow]
     """Show a flow run. Refused with FLOW_NOT_FOUND."""
     ListFlows: _grpc.UnaryUnaryMultiCallable[_flow_pb2.ListFlowsRequest, _flow_pb2.ListFlowsResponse]
-    """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    """List flow runs, newest first. Filter fields: `state`, `job`, `create_time`, `end_time`. Refused
+    with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     GetGraph: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]
     """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
@@ -53,8 +53,8 @@ class FlowServiceAsyncStub(FlowServiceStub):
     GetFlow: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetFlowRequest, _flow_pb2.Flow]  # type: ignore[assignment]
     """Show a flow run. Refused with FLOW_NOT_FOUND."""
     ListFlows: _aio.UnaryUnaryMultiCallable[_flow_pb2.ListFlowsRequest, _flow_pb2.ListFlowsResponse]  # type: ignore[assignment]
-    """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
-    PAGE_TOKEN_INVALID.
+    """List flow runs, newest first. Filter fields: `state`, `job`, `create_time`, `end_time`. Refused
+    with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     GetGraph: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]  # type: ignore[assignment]
     """The jobs around one job: all it depends on and all that depend on it, and which jobs a failure
@@ -79,8 +79,8 @@ class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _flow_pb2.ListFlowsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_flow_pb2.ListFlowsResponse, _abc.Awaitable[_flow_pb2.ListFlowsResponse]]:
-        """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
-        PAGE_TOKEN_INVALID.
+        """List flow runs, newest first. Filter fields: `state`, `job`, `create_time`, `end_time`. Refused
+        with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

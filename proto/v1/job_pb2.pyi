@@ -2554,8 +2554,8 @@ class AuditJobResponse(_message.Message):
     EXPECTED_FIELD_NUMBER: _builtins.int
     RECORDED_FIELD_NUMBER: _builtins.int
     OUTCOMES_FIELD_NUMBER: _builtins.int
-    GAPS_FIELD_NUMBER: _builtins.int
-    SURPRISES_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    UNEXPECTED_FIELD_NUMBER: _builtins.int
     COMPARABLE_SINCE_FIELD_NUMBER: _builtins.int
     FINDINGS_FIELD_NUMBER: _builtins.int
     WRONG_FIELD_NUMBER: _builtins.int
@@ -2591,11 +2591,11 @@ class AuditJobResponse(_message.Message):
         """Outcomes by kind."""
 
     @_builtins.property
-    def gaps(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
         """Scheduled times without an outcome; at most 1,000."""
 
     @_builtins.property
-    def surprises(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.LedgerEntry]:
+    def unexpected(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.LedgerEntry]:
         """Ledger entries that no schedule explains; at most 1,000."""
 
     @_builtins.property
@@ -2604,7 +2604,7 @@ class AuditJobResponse(_message.Message):
 
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditFinding]:
-        """What is wrong, gaps and unexpected outcomes included, and what could not be judged; at most
+        """What is wrong, missing and unexpected outcomes included, and what could not be judged; at most
         1,000.
         """
 
@@ -2621,8 +2621,8 @@ class AuditJobResponse(_message.Message):
         expected: _builtins.int = ...,
         recorded: _builtins.int = ...,
         outcomes: _abc.Iterable[Global___OutcomeCount] | None = ...,
-        gaps: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
-        surprises: _abc.Iterable[_run_pb2.LedgerEntry] | None = ...,
+        missing: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        unexpected: _abc.Iterable[_run_pb2.LedgerEntry] | None = ...,
         comparable_since: _timestamp_pb2.Timestamp | None = ...,
         findings: _abc.Iterable[Global___AuditFinding] | None = ...,
         wrong: _builtins.int = ...,
@@ -2635,7 +2635,7 @@ class AuditJobResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "findings", b"findings", "gaps", b"gaps", "outcomes", b"outcomes", "recorded", b"recorded", "requested", b"requested", "requested_ended", b"requested_ended", "requested_under_way", b"requested_under_way", "sound", b"sound", "surprises", b"surprises", "unjudged", b"unjudged", "waiting", b"waiting", "waiting_times", b"waiting_times", "wrong", b"wrong"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "findings", b"findings", "missing", b"missing", "outcomes", b"outcomes", "recorded", b"recorded", "requested", b"requested", "requested_ended", b"requested_ended", "requested_under_way", b"requested_under_way", "sound", b"sound", "unexpected", b"unexpected", "unjudged", b"unjudged", "waiting", b"waiting", "waiting_times", b"waiting_times", "wrong", b"wrong"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,10 +48,10 @@ def audit(
     book = audit_book.read(view, jid, first, end)
     expected = [at for at in past if first <= at < end]
     expected += _expected(plan, state, max(first, since_ms + 1), end)
-    gaps = [at for at in expected if book.find(at) is None]
+    missing = [at for at in expected if book.find(at) is None]
     # What came at that very instant was decided on by the schedules before.
-    surprises = _surprises(plan, book, expected, max(first, since_ms + 1))
-    found = _unexplained(surprises)
+    unexpected = _unexpected(plan, book, expected, max(first, since_ms + 1))
+    found = _unexplained(unexpected)
     times = Times(job, state, plan, book, evidence)
     found += times.findings(expected)
     judged_from = max(first, since_ms + 1)
@@ -72,8 +72,8 @@ def audit(
         counts[one.verdict] += one.count
     answer = job_pb2.AuditJobResponse(
         sound=not findings, expected=len(expected),
-        recorded=len(expected) - len(gaps), gaps=[timestamp(at) for at in gaps[:SHOWN]],
-        surprises=surprises[:SHOWN], comparable_since=timestamp(since_ms),
+        recorded=len(expected) - len(missing), missing=[timestamp(at) for at in missing[:SHOWN]],
+        unexpected=unexpected[:SHOWN], comparable_since=timestamp(since_ms),
         findings=[one.answer() for one in findings[:SHOWN]],
         wrong=counts[WRONG], unjudged=counts[UNJUDGED], requested=asked.asked,
         requested_ended=asked.ended, requested_under_way=asked.under_way,
@@ -85,9 +85,9 @@ def audit(
     return answer
 
 
-def _unexplained(surprises: list[run_pb2.LedgerEntry]) -> list[Finding]:
+def _unexplained(unexpected: list[run_pb2.LedgerEntry]) -> list[Finding]:
     found = []
-    for entry in surprises:
+    for entry in unexpected:
         why = "no schedule names it, and nobody added it"
         if entry.HasField("last_scheduled_time"):
             why = f"the schedules name another number of times there than the {entry.count} of it"
@@ -147,7 +147,7 @@ def _decided(state: StateRecord, times: list[int]) -> list[int]:
     ]
 
 
-def _surprises(
+def _unexpected(
     plan: Plan, book: Book, expected: list[int], first: int
 ) -> list[run_pb2.LedgerEntry]:
     """Entries that no schedule explains; a stretch that counts another number is one too."""

@@ -20,7 +20,7 @@ Verdict = job_pb2.AuditFinding
 WRONG, UNJUDGED = Verdict.VERDICT_WRONG, Verdict.VERDICT_UNJUDGED
 Outcome = run_pb2.Outcome
 NO_PROOF = ProofRecord()
-SHOWN = 1_000  # Findings, gaps and surprises that one answer names.
+SHOWN = 1_000  # Findings, missing and unexpected outcomes that one answer names.
 
 
 @dataclass(slots=True)

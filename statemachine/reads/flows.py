@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..calls.jobs import find
 from ..core import filters, limits, pages
-from ..core.instants import set_ms
+from ..core.instants import set_ms, to_ms
 from ..core.rejection import Reason, Refused
 from ..flows import graph, survey, waves
 from ..flows.wave import Wave, find_wave
@@ -20,7 +20,12 @@ from ..tenants import namespaces
 
 Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
-FIELDS = {"state": filters.words(Flow.State.keys(), "STATE_"), "job": filters.TEXT}
+FIELDS = {
+    "state": filters.words(Flow.State.keys(), "STATE_"),
+    "job": filters.TEXT,
+    "create_time": filters.INSTANT,
+    "end_time": filters.INSTANT,
+}
 SUCCESS = job_pb2.Dependency.CONDITION_SUCCESS
 FAILURE = job_pb2.Dependency.CONDITION_FAILURE
 
@@ -71,6 +76,10 @@ def _value_of(flow: Flow, field: str) -> filters.Value:
     """A wave has many jobs: one that is named is enough, one that is not named must be absent."""
     if field == "state":
         return Flow.State.Name(flow.state).removeprefix("STATE_")
+    if field == "create_time":
+        return to_ms(flow.create_time)
+    if field == "end_time":
+        return to_ms(flow.end_time) if flow.HasField("end_time") else ""
     return [step.job for step in flow.steps]
 
 

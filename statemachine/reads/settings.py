@@ -31,7 +31,7 @@ from ..model.record import (
 )
 from ..model.view import View
 from ..model.workers import Workers, pulling
-from ..tenants import access, calendars, namespaces, providers, queues, target_secrets
+from ..tenants import access, audit_log, calendars, namespaces, providers, queues, target_secrets
 
 AUDIT_FIELDS = {
     "actor": filters.TEXT, "method": filters.TEXT, "subject": filters.TEXT, "time": filters.INSTANT,
@@ -213,7 +213,8 @@ def list_audit_records(
 
     def show(entry: tuple[bytes, bytes]) -> access_pb2.AuditRecord | None:
         record = parse(*entry, AuditEntryRecord)
-        if request.namespace and record.namespace != request.namespace:
+        is_of_all = record.method in audit_log.OF_ALL_NAMESPACES
+        if request.namespace and record.namespace != request.namespace and not is_of_all:
             return None
         fields: dict[str, filters.Value] = {
             "actor": record.actor, "method": record.method, "subject": record.subject,

@@ -24,6 +24,8 @@ LOOKED_AT = 1_000  # Entries that a read searches.
 STEERING = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
 )
+# What changed the state of every namespace stands in the log of each.
+OF_ALL_NAMESPACES = frozenset({"RestoreBackup", "SetStateTime"})
 PURGE = 2  # Old notes that go when a new one comes: more than come in, so it ends.
 
 

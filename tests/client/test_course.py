@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -57,10 +59,38 @@ def course(
     *,
     timeout: float = 30.0,
     retry: bool = True,
+    leaderless: float = math.inf,
 ) -> Course:
     endpoints = nodes or Endpoints(("a:1", "b:1", "c:1"))
-    kind = method_of(type(request))
-    return Course(kind, request, endpoints, started=0.0, timeout=timeout, retry=retry)
+    return Course(
+        method_of(type(request)), request, endpoints, started=0.0, timeout=timeout, retry=retry,
+        leaderless=leaderless,
+    )  # fmt: skip
+
+
+def test_whoever_asks_for_it_is_told_soon_that_no_node_knows_a_leader() -> None:
+    nobody = refusal("NO_QUORUM")
+    for failures, ends in (
+        ((nobody, REFUSED, BROKEN), True), ((nobody, nobody, nobody), True),
+        # Not all were asked; another word; nobody is there, which is something else.
+        ((nobody,), False), ((nobody, refusal("DRAINING"), nobody), False),
+        ((REFUSED, REFUSED, REFUSED), False),
+    ):  # fmt: skip
+        asked = course(READ, leaderless=5.0)
+        for failed in failures:
+            asked.next_try(0.0)
+            asked.failed(failed, 0.0)
+        asked.next_try(5.0)
+        if ends:
+            with pytest.raises(Unavailable, match="no node knows a leader") as caught:
+                asked.failed(failures[0], 5.0)
+            assert caught.value.reason == "NO_QUORUM"
+        else:
+            asked.failed(failures[0], 5.0)
+    usual = course()
+    for _ in range(4):
+        usual.next_try(29.0)
+        usual.failed(nobody, 28.0)
 
 
 # Whom.
@@ -125,9 +155,9 @@ def test_a_node_that_broke_is_passed_over_for_longer_each_time() -> None:
     for count in range(1, 9):
         nodes.broke("a:1", 100.0)
         rest = min(SUSPECT_CAP_S, SUSPECT_FIRST_S * 2 ** (count - 1))
-        nodes.answered("b:1", "a:1")
-        assert nodes.pick(100.0 + rest - 0.01, ()) == "b:1"
-        assert nodes.pick(100.0 + rest + 0.01, ()) == "a:1"
+        nodes.answered("b:1", "")
+        assert nodes.pick(100.0 + rest - 0.01, ("b:1",)) == "b:1"
+        assert nodes.pick(100.0 + rest + 0.01, ("b:1",)) == "a:1"
 
 
 def test_a_node_that_answers_again_is_no_longer_suspect() -> None:
@@ -136,6 +166,24 @@ def test_a_node_that_answers_again_is_no_longer_suspect() -> None:
     nodes.answered("a:1", "")
 
     assert nodes.pick(0.0, ()) == "a:1"
+
+
+def test_whom_a_live_node_names_as_leader_is_asked_though_it_failed_often() -> None:
+    endpoints = Endpoints(("a:1", "b:1", "c:1"))
+    for _ in range(8):
+        endpoints.broke("b:1", 0.0)
+    assert endpoints.pick(1.0, ()) != "b:1"
+
+    endpoints.learn("b:1")
+
+    assert endpoints.pick(1.0, ()) == "b:1"
+    # It fails again, and is named again: not at once, but soon.
+    endpoints.broke("b:1", 1.0)
+    endpoints.learn("b:1")
+    assert endpoints.pick(1.1, ()) != "b:1"
+    assert endpoints.pick(1.5, ()) == "b:1"
+    endpoints.answered("b:1", "b:1")
+    assert not endpoints.suspect("b:1", 1.1)
 
 
 def test_when_all_are_suspect_all_are_asked_in_turn() -> None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import pytest
 
 from raftsched.client.dev.ports import Ports
-from raftsched.client.dev.screen import WINDOWS, Screen, opened, welcome
+from raftsched.client.dev.screen import (
+    CLEAR,
+    NOT_FIRED,
+    WINDOWS,
+    Screen,
+    opened,
+    status_line,
+    welcome,
+)
 from raftsched.proto.v1 import common_pb2, event_pb2, run_pb2
 
 
 @pytest.fixture
 def screen() -> Screen:
-    return Screen(["n1", "n2"])
+    made = Screen(["n1", "n2"])
+    made.speak()
+    return made
 
 
 def event(kind: event_pb2.EventKind.ValueType, **run: object) -> event_pb2.Event:
@@ -42,6 +52,48 @@ def test_an_event_is_a_line(
     screen.event(said)
 
     assert capsys.readouterr().out.rstrip("\n").endswith(f" │ {words}")
+
+
+def test_a_time_without_a_run_says_why(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    said = event(event_pb2.EVENT_KIND_FIRED_NOT)
+    said.ledger.outcome = run_pb2.OUTCOME_SKIPPED_OVERLAP
+
+    screen.event(said)
+
+    assert "report did not fire: the previous run is still going\n" in capsys.readouterr().out
+    reasons = {number for number in run_pb2.Outcome.values() if number not in NOT_FIRED}
+    # What became a run, or never was a time of a schedule.
+    assert {run_pb2.Outcome.Name(number) for number in reasons} == {
+        "OUTCOME_UNSPECIFIED", "OUTCOME_RAN", "OUTCOME_LATE", "OUTCOME_TRIGGERED",
+    }  # fmt: skip
+
+
+def test_what_nodes_say_as_they_start_is_shown_only_if_they_do_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quiet = Screen(["n1"])
+    quiet.of("n1", '{"event":"is a candidate"}')
+    assert capsys.readouterr().out == ""
+
+    quiet.confess()
+
+    assert capsys.readouterr().out == "      n1 │ is a candidate\n"
+
+
+def test_a_line_stays_below_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Screen(["n1", "n2"])
+    screen.is_terminal = True
+    screen.status(status_line({"n1": True, "n2": False}, "n1"))
+    screen.line("one")
+    screen.status("")
+    screen.line("two")
+
+    stays = " n1 up  n2 DOWN   leader: n1   ? keys  "
+    assert capsys.readouterr().out == f"{stays}{CLEAR}one\n{stays}{CLEAR}two\n"
 
 
 def test_what_says_nothing_to_a_person_is_left_out(

@@ -47,8 +47,8 @@ FRESH_ANYWAY = {
 READS_BY_POST = {"PreviewSchedule"}
 # Words that say by themselves that they are an instant.
 INSTANTS = {
-    "anchor", "comparable_since", "deadline", "gaps", "leader_since", "lease_deadline", "moved_to",
-    "pause_until", "until",
+    "anchor", "comparable_since", "deadline", "missing", "leader_since", "lease_deadline",
+    "moved_to", "pause_until", "until",
 }  # fmt: skip
 # An instant as text, for people.
 WALL_CLOCKS = {"local_time"}

@@ -477,6 +477,37 @@ def test_a_zone_that_a_member_lacks_is_refused_naming_it(machine: Machine) -> No
     assert [result.reason for result in imported.results] == ["MEMBER_LACKS", ""]
 
 
+def test_what_comes_with_a_later_edition_is_made_beside_what_was_deleted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names() -> list[str]:
+        listed = reads.read(machine.view(), alert_pb2.ListAlertsRequest())
+        assert isinstance(listed, alert_pb2.ListAlertsResponse)
+        return [alert.name for alert in listed.alerts]
+
+    with monkeypatch.context() as former:
+        first = {name: one for name, one in own_alerts.OWN_ALERTS.items()
+                 if name not in own_alerts.SINCE}  # fmt: skip
+        former.setattr(own_alerts, "OWN_ALERTS", first)
+        former.setattr(own_alerts, "EDITION", 1)
+        machine.do(MakeAlerts())
+        assert names() == sorted(first)
+    for name in first:
+        machine.do(alert_pb2.DeleteAlertRequest(alert=name))
+
+    machine.do(MakeAlerts())
+
+    assert names() == ["dead-letters", "runs-wait"]
+    machine.create("nobody-takes-it", handler="gone")
+    machine.trigger("nobody-takes-it")
+    quiet = Observe(WorkerCounts(), margin=True, skew_ms=0, most=10)
+    machine.do(quiet)
+    assert [one.alert for one in told(machine) if one.alert] == []
+    machine.advance(own_alerts.LATENESS_MS + 1)
+    machine.do(quiet)
+    assert [one.alert for one in told(machine)] == ["runs-wait"]
+
+
 def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     failing: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,7 +521,7 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     listed = reads.read(machine.view(), alert_pb2.ListAlertsRequest())
     assert isinstance(listed, alert_pb2.ListAlertsResponse)
     assert [alert.name for alert in listed.alerts] == sorted(own_alerts.OWN_ALERTS)
-    assert listed.alerts[2].condition.no_margin
+    assert listed.alerts[3].condition.no_margin
     machine.do(alert_pb2.DeleteAlertRequest(alert="members-differ"))
     assert not machine.decide(MakeAlerts()).change
     # They are raised by what they are for.

@@ -86,7 +86,7 @@ def test_a_lost_outcome_is_a_gap(machine: Machine) -> None:
     answer = audit(machine)
 
     assert not answer.sound
-    assert [to_ms(gap) for gap in answer.gaps] == [lost]
+    assert [to_ms(gap) for gap in answer.missing] == [lost]
     assert (answer.expected, answer.recorded) == (5, 4)
     machine.store.write([(entry, kept)], [])
 
@@ -100,8 +100,8 @@ def test_an_entry_that_no_schedule_names_is_a_surprise(machine: Machine) -> None
     answer = audit(machine)
 
     assert not answer.sound
-    [surprise] = answer.surprises
-    assert surprise.scheduled_time == timestamp(instant("2026-01-01T01:30"))
+    [unexpected] = answer.unexpected
+    assert unexpected.scheduled_time == timestamp(instant("2026-01-01T01:30"))
 
 
 def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
@@ -169,7 +169,7 @@ def test_a_stretch_that_counts_wrong_is_a_surprise(machine: Machine) -> None:
     answer = audit(machine)
 
     assert not answer.sound
-    assert answer.surprises[0].count == entry.count
+    assert answer.unexpected[0].count == entry.count
 
 
 def test_a_backfill_takes_its_times_out_of_the_stretch(machine: Machine) -> None:

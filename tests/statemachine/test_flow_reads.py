@@ -51,6 +51,19 @@ def listed(machine: Machine, text: str = "") -> list[str]:
     return [item.id for page in found for item in page.flows]
 
 
+def test_waves_are_listed_by_their_times(machine: Machine) -> None:
+    first = diamond(machine)
+    step(machine, "root", well=False)
+    machine.advance(3_600_000)
+    second = machine.trigger("root").flow
+    at = flow(machine, second).create_time.ToJsonString()
+
+    assert listed(machine, f"create_time>={at}") == [second]
+    assert listed(machine, f"create_time<{at}") == [first]
+    assert listed(machine, f"end_time<{at}") == [first]
+    assert listed(machine, 'end_time=""') == [second]
+
+
 def test_a_wave_shows_its_steps_upstream_first(machine: Machine) -> None:
     name = diamond(machine)
     step(machine, "root")

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..messages import alert_pb2
 
 NAME = click.argument("name", type=ALERT)
-WHOSE = click.option("--cluster", is_flag=True, help="The cluster's own, not a namespace's.")
+WHOSE = click.option(
+    "--cluster", is_flag=True, help="It is about alerts of the cluster, not of a namespace."
+)
 # Conditions of which only the cluster as a whole can say whether they hold.
 OF_CLUSTER = frozenset(
     {
@@ -52,7 +54,7 @@ def condition_options(body: Any) -> Any:  # A click callback.
         click.option("--members-differ", is_flag=True, help="Nodes differ in build or zone data."),
         click.option(
             "--leader-changes-above", type=click.IntRange(min=0),
-            help="More elections within 10 minutes than this.",
+            help="There were more elections within 10 minutes than this.",
         ),
         click.option(
             "--set-aside-above", type=click.IntRange(min=0),
@@ -69,16 +71,18 @@ def condition_options(body: Any) -> Any:  # A click callback.
         click.option("--no-margin", is_flag=True, help="No node can be lost any more."),
         click.option(
             "--workers-below", type=QueueMinimum(), metavar="QUEUE:MINIMUM",
-            help="Fewer workers on a queue than this.",
+            help="A queue has fewer workers than this.",
         ),
         click.option(
             "--lateness-above", type=Length(), help="A run is ready for longer than this."
         ),
         click.option(
-            "--broken-jobs-above", type=click.IntRange(min=0), help="More BROKEN jobs than this."
+            "--broken-jobs-above", type=click.IntRange(min=0),
+            help="There are more BROKEN jobs than this."
         ),
         click.option(
-            "--dead-letters-above", type=click.IntRange(min=0), help="More dead letters than this."
+            "--dead-letters-above", type=click.IntRange(min=0),
+            help="There are more dead letters than this."
         ),
     ):  # fmt: skip
         body = option(body)
@@ -111,10 +115,15 @@ def alert() -> None:
 )  # fmt: skip
 @NAME
 @condition_options
-@click.option("--hold", type=Length(), help="It must hold for so long before.  [0s]")
-@click.option("--webhook", default="", metavar="URL", help="Called when it is raised or cleared.")
+@click.option("--hold", type=Length(), help="How long it must be so before it is raised.  [0s]")
+@click.option(
+    "--webhook",
+    default="",
+    metavar="URL",
+    help="An address that is called when it is raised or cleared.",
+)
 @WHOSE
-@click.option("--etag", default="", help="Only this version of the alert.")
+@click.option("--etag", default="", help="It is done only to this version of the alert.")
 def put(
     session: Invocation, name: str, hold: int | None, webhook: str, cluster: bool, etag: str,
     **given: Any,
@@ -124,10 +133,12 @@ def put(
     Those that a cluster has of its own from the start are made again, or given a webhook, by:
 
     \b
+      raftsched alert put dead-letters --cluster --dead-letters-above 0
       raftsched alert put jobs-broken --cluster --broken-jobs-above 0
       raftsched alert put leader-changes --cluster --leader-changes-above 5
       raftsched alert put long-steps --cluster --long-step-above 1s
       raftsched alert put members-differ --cluster --members-differ
+      raftsched alert put runs-wait --cluster --lateness-above 5m
       raftsched alert put work-set-aside --cluster --set-aside-above 0
     """
     wanted = m.alert_pb2.Alert(
@@ -215,7 +226,7 @@ def get(session: Invocation, name: str, cluster: bool) -> None:
 @command(alert, "delete", "raftsched alert delete stuck --yes", writes=True, destroys=True)
 @NAME
 @WHOSE
-@click.option("--etag", default="", help="Only this version of the alert.")
+@click.option("--etag", default="", help="It is done only to this version of the alert.")
 def delete(session: Invocation, name: str, cluster: bool, etag: str) -> None:
     """Delete an alert: no notification of its condition is sent any more.
 

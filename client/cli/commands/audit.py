@@ -13,9 +13,9 @@ from ..exits import Exit, Trouble
 from ..names import JOB
 from ..options import command
 from ..render.clean import echo
+from ..render.progress import bar
 from ..session import Invocation
-from ..times import Instant, now_ms, timestamp
-from .files import bar
+from ..times import PastInstant, now_ms, timestamp
 
 if TYPE_CHECKING:
     from ..messages import job_pb2
@@ -30,16 +30,30 @@ ALL_JOBS = (Exit.UNREACHABLE, Exit.FORBIDDEN, Exit.OUTCOME_UNKNOWN, Exit.INTERRU
 
 @command(
     None, "audit",
-    "raftsched audit report --from 2026-11-01",
+    "raftsched audit report --since 24h",
     "raftsched audit --all",
     "raftsched audit report --ledger -o jsonl",
     reads=True, lists=True,
 )  # fmt: skip
 @click.argument("name", type=JOB, default="", metavar="[JOB]")
-@click.option("--from", "first", type=Instant(), help="From here on.  [the oldest that is kept]")
-@click.option("--to", "end", type=Instant(), help="Up to, not including, here.  [now]")
-@click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
-@click.option("--ledger", is_flag=True, help="Print the ledger itself, newest first.")
+@click.option(
+    "--since",
+    "--from",
+    "first",
+    type=PastInstant(),
+    metavar="TIME",
+    help="It looks from this time on; 24h is a day ago.  [the oldest that is kept]",
+)
+@click.option(
+    "--until",
+    "--to",
+    "end",
+    type=PastInstant(),
+    metavar="TIME",
+    help="It looks up to this time, not included.  [now]",
+)
+@click.option("--all", "every", is_flag=True, help="All jobs of the namespace are audited.")
+@click.option("--ledger", is_flag=True, help="The ledger itself is printed, newest first.")
 def audit(
     session: Invocation, name: str, first: int | None, end: int | None, every: bool, ledger: bool
 ) -> None:
@@ -64,7 +78,7 @@ def audit(
 
 
 def is_wrong(answer: job_pb2.AuditJobResponse) -> bool:
-    return bool(answer.wrong or answer.gaps or answer.surprises)
+    return bool(answer.wrong or answer.missing or answer.unexpected)
 
 
 def unsound(name: str) -> Trouble:
@@ -136,8 +150,8 @@ def joined(
             m.job_pb2.OutcomeCount(outcome=outcome, count=count)
             for outcome, count in sorted(counts.items())
         ],
-        gaps=[*older.gaps, *newer.gaps][:1000],
-        surprises=[*older.surprises, *newer.surprises][:1000],
+        missing=[*older.missing, *newer.missing][:1000],
+        unexpected=[*older.unexpected, *newer.unexpected][:1000],
         comparable_since=newer.comparable_since,
         findings=[*older.findings, *newer.findings][:1000],
         wrong=older.wrong + newer.wrong,
@@ -159,7 +173,8 @@ def show(session: Invocation, name: str, answer: job_pb2.AuditJobResponse) -> No
     if not answer.sound:
         verdict, colour = ("NOT SOUND", "red") if is_wrong(answer) else ("NOT PROVED", "yellow")
     session.out.paint(
-        f"Job {name}: {verdict}, {answer.recorded} of {answer.expected} scheduled times have one.",
+        f"Job {name}: {verdict}, {answer.recorded} of {answer.expected} scheduled times have an"
+        " outcome.",
         colour, err=not session.out.for_person,
     )  # fmt: skip
     if answer.requested:
@@ -174,8 +189,8 @@ def show(session: Invocation, name: str, answer: job_pb2.AuditJobResponse) -> No
     if answer.outcomes:
         session.out.items(answer.outcomes, answer)
     for title, times in (
-        ("without an outcome", [look.time(one) for one in answer.gaps]),
-        ("that no schedule explains", [look.time(one.scheduled_time) for one in answer.surprises]),
+        ("without an outcome", [look.time(one) for one in answer.missing]),
+        ("that no schedule explains", [look.time(one.scheduled_time) for one in answer.unexpected]),
     ):
         if times:
             more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""

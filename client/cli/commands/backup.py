@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .. import messages as m
 from ..exits import Exit, Trouble, wrong_use
-from .files import bar
+from ..render.progress import bar
 
 if TYPE_CHECKING:
     from ..messages import cluster_pb2

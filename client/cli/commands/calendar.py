@@ -22,14 +22,27 @@ NAME = click.argument("name", type=CALENDAR)
 
 def rule_options(body: Any) -> Any:  # A click callback.
     for option in (
-        click.option("--description", help="For people."),
+        click.option("--description", help="What it is for, for people."),
         click.option("--zone", help="Where its days begin.  [the job's]"),
         click.option(
-            "--range", "ranges", multiple=True, metavar="FIRST:LAST", help="Days in a row."
+            "--range",
+            "ranges",
+            multiple=True,
+            metavar="FIRST:LAST",
+            help="Days in a row, with both ends; can be repeated.",
         ),
-        click.option("--weekday", multiple=True, type=click.Choice(WEEKDAYS), help="Each week."),
-        click.option("--yearly", multiple=True, metavar="MM-DD", help="The same day each year."),
-        click.option("--date", multiple=True, metavar="YYYY-MM-DD", help="One day."),
+        click.option(
+            "--weekday",
+            multiple=True,
+            type=click.Choice(WEEKDAYS),
+            help="A day of each week; can be repeated.",
+        ),
+        click.option(
+            "--yearly", multiple=True, metavar="MM-DD", help="A day of each year; can be repeated."
+        ),
+        click.option(
+            "--date", multiple=True, metavar="YYYY-MM-DD", help="One day; can be repeated."
+        ),
     ):
         body = option(body)
     return body
@@ -69,7 +82,7 @@ def create(session: Invocation, name: str, **given: Any) -> None:
 )  # fmt: skip
 @NAME
 @rule_options
-@click.option("--etag", default="", help="Only this version of the calendar.")
+@click.option("--etag", default="", help="It is done only to this version of the calendar.")
 def update(session: Invocation, name: str, etag: str, **given: Any) -> None:
     """Change a calendar. Its rules, when any are given, are replaced as a whole."""
     wanted, paths = build(session, name, given)
@@ -105,7 +118,7 @@ def get(session: Invocation, name: str) -> None:
     calendar, "delete", "raftsched calendar delete holidays --yes", writes=True, destroys=True
 )  # fmt: skip
 @NAME
-@click.option("--etag", default="", help="Only this version of the calendar.")
+@click.option("--etag", default="", help="It is done only to this version of the calendar.")
 def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete a calendar that no job names."""
     session.confirm(f"Delete calendar {name}?")

@@ -16,16 +16,30 @@ if TYPE_CHECKING:
     Request = m.job_pb2.ChangeJobsRequest | m.run_pb2.ChangeRunsRequest
 
 SHOWN = 20  # Refusals that are printed one by one.
-FILTER = click.option("--filter", "fitting", metavar="FILTER", help="All that fit; '' for all.")
-COUNT = click.option("--count", "with_count", is_flag=True, help="Only how many there are.")
+FILTER = click.option(
+    "--filter",
+    "fitting",
+    metavar="FILTER",
+    help="All that fit it, such as 'queue=mail OR owner=ann'; '' is all.",
+)
+LABEL = click.option(
+    "--label",
+    "-l",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="All with this label; can be repeated.",
+)
+COUNT = click.option(
+    "--count", "with_count", is_flag=True, help="Only how many there are is printed."
+)
 
 
 def is_by_filter(name: object, text: str | None, usage: str) -> bool:
     """Whether a filter says what is meant; nothing is never taken for everything."""
     if text is not None and name:
-        raise wrong_use("a name and --filter exclude each other", "", f"{usage} NAME")
+        raise wrong_use("a name and a label or --filter exclude each other", "", f"{usage} NAME")
     if text is None and not name:
-        raise wrong_use("nothing says which", "name one, or a filter", f"{usage} NAME")
+        raise wrong_use("nothing says which", "name one, a label or a filter", f"{usage} NAME")
     return text is not None
 
 
@@ -44,9 +58,18 @@ def change(
         return
     if session.dry_run:
         session.done(found, f"{count.capitalize()} would be {did}{some(found)}.")
-        session.say("\n".join(refusals(found)))
+        for line in refusals(found):
+            session.say(line)
         return
     session.confirm(f"{verb.capitalize()} {count}{some(found)}?")
+    done = steps(session, request, doing)
+    session.done(done, f"{many(done.changed, noun)} {did}.")
+    if done.failed:
+        raise Trouble(f"{many(done.failed, noun)} refused", list(refusals(done)))
+
+
+def steps(session: Invocation, request: Request, doing: str) -> common_pb2.BulkChange:
+    """Change what fits, in as many steps as it takes."""
     done = m.common_pb2.BulkChange()
     while True:
         step = session.ask(session.write(request), m.common_pb2.BulkChange, doing)
@@ -55,11 +78,8 @@ def change(
         )
         done.changed, done.failed = done.changed + step.changed, done.failed + step.failed
         if not step.next_page_token:
-            break
+            return done
         request.page_token = step.next_page_token
-    session.done(done, f"{many(done.changed, noun)} {did}.")
-    if done.failed:
-        raise Trouble(f"{many(done.failed, noun)} refused", list(refusals(done)))
 
 
 def trial(session: Invocation, request: Request, doing: str) -> common_pb2.BulkChange:

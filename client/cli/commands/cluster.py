@@ -89,7 +89,7 @@ def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
     look = session.out.look
     since = f" since {look.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
     snapshot = look.time(seen.snapshot_time) if seen.HasField("snapshot_time") else "none yet"
-    may_fail = f"{seen.margin} more may fail" if seen.margin else "no node may fail"
+    may_fail = f"can lose {many(seen.margin, 'node')}" if seen.margin else "can lose no node"
     return [
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
         f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
@@ -109,8 +109,12 @@ def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
     writes=True,
 )  # fmt: skip
 @click.argument("node")
-@click.option("--peer", required=True, metavar="HOST:PORT", help="Where other nodes reach it.")
-@click.option("--client", required=True, metavar="HOST:PORT", help="Where clients reach it.")
+@click.option(
+    "--peer", required=True, metavar="HOST:PORT", help="The address at which other nodes reach it."
+)
+@click.option(
+    "--client", required=True, metavar="HOST:PORT", help="The address at which clients reach it."
+)
 def add(session: Invocation, node: str, peer: str, client: str) -> None:
     """Add a node. It learns first, and votes once it has caught up.
 
@@ -142,8 +146,12 @@ def remove(session: Invocation, node: str) -> None:
     cluster, "move", "raftsched cluster move node-2 --peer 10.0.0.9:7500", writes=True
 )  # fmt: skip
 @click.argument("node", type=NODE)
-@click.option("--peer", default="", metavar="HOST:PORT", help="Where other nodes reach it.")
-@click.option("--client", default="", metavar="HOST:PORT", help="Where clients reach it.")
+@click.option(
+    "--peer", default="", metavar="HOST:PORT", help="The address at which other nodes reach it."
+)
+@click.option(
+    "--client", default="", metavar="HOST:PORT", help="The address at which clients reach it."
+)
 def move(session: Invocation, node: str, peer: str, client: str) -> None:
     """Tell the cluster that a node has other addresses; its name and state stay."""
     if not (peer or client):
@@ -157,7 +165,7 @@ def move(session: Invocation, node: str, peer: str, client: str) -> None:
 
 @command(cluster, "drain", "raftsched cluster drain node-2", writes=True)
 @click.argument("node", type=NODE)
-@click.option("--resume", is_flag=True, help="Let it serve again.")
+@click.option("--resume", is_flag=True, help="It serves again.")
 def drain(session: Invocation, node: str, resume: bool) -> None:
     """Free a node of its duties before it is stopped. It still votes and keeps its copy."""
     request = session.write(m.cluster_pb2.DrainNodeRequest(node=node, resume=resume))
@@ -224,7 +232,7 @@ def set_time(session: Invocation) -> None:
     "raftsched cluster backup nightly.tar --force --endpoints node-3:7400",
 )  # fmt: skip
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="FILE is replaced if it is there.")
 def backup(session: Invocation, file: Path, force: bool) -> None:
     """Write the state of the node that is asked to FILE, while it runs.
 
@@ -297,7 +305,9 @@ def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
     cluster, "verify", "raftsched cluster verify", "raftsched cluster verify --repair",
     writes=True,
 )  # fmt: skip
-@click.option("--repair", is_flag=True, help="Mend what is derived and wrong; on the leader only.")
+@click.option(
+    "--repair", is_flag=True, help="What is derived and wrong is mended; on the leader only."
+)
 def verify(session: Invocation, repair: bool) -> None:
     """Compute every derived table anew and compare; compare the nodes' fingerprints.
 
@@ -336,7 +346,7 @@ def verify(session: Invocation, repair: bool) -> None:
 def verified(session: Invocation, *, repair: bool) -> cluster_pb2.VerifyStateResponse:
     """What a check of one node's state comes to, however long it takes."""
     from ..refused import refusals
-    from .files import bar
+    from ..render.progress import bar
 
     request = session.write(m.cluster_pb2.VerifyStateRequest(repair=repair))
     request.wait.FromMilliseconds(VERIFY_WAIT_MS)

@@ -147,7 +147,7 @@ def list_(session: Invocation) -> None:
 @command(
     config, "show", "raftsched config show --origin", "raftsched config show --context prod -o json"
 )
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Each value is shown with where it comes from.")
 def show(session: Invocation, origin: bool) -> None:
     """Show the settings that commands would use now."""
     if not session.out.is_table:

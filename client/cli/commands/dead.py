@@ -8,23 +8,28 @@ import click
 
 from .. import messages as m
 from ..exits import wrong_use
-from ..input.spec import CONTENT_TYPE, payload
+from ..input.filters import all_of, between, condition, window
+from ..input.job_options import CONTENT_TYPE
+from ..input.spec import payload
 from ..lazy import ExampleGroup
 from ..names import DEAD, JOB, QUEUE
 from ..options import command
 from ..session import Invocation, many
 from .change import COUNT
-from .job import condition
 
 ID = click.argument("run_id", type=DEAD, metavar="RUN")
 
 
 def filter_options(body: Any) -> Any:  # A click callback.
     for option in (
+        window("that ended"),
         click.option(
-            "--filter", "text", default="", help="Such as 'kind=ValueError OR error:timeout'."
+            "--filter",
+            "text",
+            default="",
+            help="Only what fits, such as 'kind=ValueError OR error:timeout'.",
         ),
-        click.option("--kind", metavar="KIND", help="Only with this kind of error."),
+        click.option("--kind", metavar="KIND", help="Only those with this kind of error."),
         click.option("--queue", type=QUEUE, help="Only those of this queue."),
         click.option("--job", type=JOB, help="Only those of this job."),
     ):
@@ -32,10 +37,15 @@ def filter_options(body: Any) -> Any:  # A click callback.
     return body
 
 
+def fitting(text: str, since: int | None, until: int | None, **given: str | None) -> str:
+    """The filter that the options make."""
+    return all_of(condition(text, **given), " AND ".join(between("end_time", since, until)))
+
+
 @click.group(
     cls=ExampleGroup,
     examples=(
-        "raftsched dead list --job report",
+        "raftsched dead list --job report --since 1h",
         "raftsched dead edit report.17.1763456400000 --payload @fixed.json --requeue",
         "raftsched dead requeue --job report",
     ),
@@ -47,10 +57,10 @@ def dead() -> None:
 @command(dead, "list", "raftsched dead list --kind ValueError", reads=True, lists=True)
 @filter_options
 @COUNT
-def list_(session: Invocation, text: str, with_count: bool, **given: str | None) -> None:
+def list_(session: Invocation, with_count: bool, **given: Any) -> None:
     """List dead letters, newest first."""
     request = m.dead_letter_pb2.ListDeadLettersRequest(
-        namespace=session.namespace, filter=condition(text, **given), with_count=with_count
+        namespace=session.namespace, filter=fitting(**given), with_count=with_count
     )
     kind = m.dead_letter_pb2.ListDeadLettersResponse
     session.show_list(request, kind, "runs", "list dead letters")
@@ -72,7 +82,7 @@ def get(session: Invocation, run_id: str) -> None:
 @ID
 @click.option("--payload", "text", required=True, metavar="TEXT|@FILE", help="The new payload.")
 @CONTENT_TYPE
-@click.option("--requeue", "again", is_flag=True, help="Let it run again with it.")
+@click.option("--requeue", "again", is_flag=True, help="It runs again with the new payload.")
 def edit(
     session: Invocation, run_id: str, text: str, content_type: str | None, again: bool
 ) -> None:
@@ -99,15 +109,13 @@ def edit(
 )  # fmt: skip
 @click.argument("run_ids", type=DEAD, nargs=-1, metavar="[RUN...]")
 @filter_options
-@click.option("--all", "every", is_flag=True, help="All of the namespace.")
-def requeue(
-    session: Invocation, run_ids: tuple[str, ...], text: str, every: bool, **given: str | None
-) -> None:
+@click.option("--all", "every", is_flag=True, help="All dead letters of the namespace.")
+def requeue(session: Invocation, run_ids: tuple[str, ...], every: bool, **given: Any) -> None:
     """Let dead letters run again: one, some, or all that fit.
 
     They do what their job says now, in the queue and with the priority that they had.
     """
-    chosen = choice(run_ids, condition(text, **given), every, "requeue")
+    chosen = choice(run_ids, fitting(**given), every, "requeue")
     if run_ids:
         for run_id in run_ids:
             run = requeue_one(session, run_id)
@@ -135,10 +143,10 @@ def requeue(
     dead, "purge", "raftsched dead purge --job report --yes", writes=True, destroys=True
 )  # fmt: skip
 @filter_options
-@click.option("--all", "every", is_flag=True, help="All of the namespace.")
-def purge(session: Invocation, text: str, every: bool, **given: str | None) -> None:
+@click.option("--all", "every", is_flag=True, help="All dead letters of the namespace.")
+def purge(session: Invocation, every: bool, **given: Any) -> None:
     """Forget dead letters for ever; their runs leave the history."""
-    chosen = choice((), condition(text, **given), every, "purge")
+    chosen = choice((), fitting(**given), every, "purge")
     session.confirm(f"Forget {chosen or 'all dead letters'} for ever?")
     total = 0
     more = True

@@ -64,13 +64,13 @@ class CheckResult:
     "--folder",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Also measure this folder's disk, for a node's data.",
+    help="A folder for a node's data, whose disk is measured too.",
 )
 @click.option(
     "--listen",
     multiple=True,
     metavar="HOST:PORT",
-    help="Also try whether a node could listen here; can be repeated.",
+    help="An address at which a node is to listen, which is tried; can be repeated.",
 )
 def doctor(session: Invocation, folder: str | None, listen: tuple[str, ...]) -> None:
     """Check this machine, the way to each node, and the cluster. Ends with 1 if anything is wrong.
@@ -270,10 +270,10 @@ def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[CheckResult]:
         yield CheckResult("one cluster", "wrong", f"the endpoints belong to {len(ids)} clusters: "
                       + ", ".join(sorted(ids)), "endpoints of one cluster only")  # fmt: skip
     voters = sum(node.role != m.cluster_pb2.Node.ROLE_LEARNER for node in first.nodes)
-    text = f"{first.margin} of {voters} nodes may fail"
+    text = f"can lose {first.margin} of {voters} nodes"
     if first.margin or voters == 1:
         yield CheckResult("margin", "ok" if first.margin else "warning", text,
-                      "" if first.margin else "three nodes: one may fail then")  # fmt: skip
+                      "" if first.margin else "three nodes, which can lose one")  # fmt: skip
     else:
         yield CheckResult("margin", "warning", text, "start the nodes that are down")
     for name, values in (

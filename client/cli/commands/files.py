@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from .. import messages as m
 from ..exits import Exit, Trouble, wrong_use
 from ..options import command
-from ..render.clean import echo, json_of, tell
+from ..render.clean import echo, tell
 from ..session import Invocation, many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..messages import job_pb2
     from .bulk import Progress, Tally
 
 FILES = click.option(
     "--file", "-f", "paths", multiple=True, required=True, metavar="FILE|DIR",
-    help="TOML, YAML, JSON or JSON lines; - is stdin.",
+    help="YAML, TOML, JSON, JSON lines or CSV; - is stdin.",
 )  # fmt: skip
 PRUNE = click.option(
     "--prune", metavar="KEY=VALUE",
-    help="Delete jobs with this label that are in none of the files.",
+    help="Jobs with this label that are in none of the files are deleted.",
 )  # fmt: skip
 
 
@@ -55,7 +49,7 @@ def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> Non
     progress = Progress.unkept(session.request_id())
     answer = upsert(session, jobs, progress)
     by_name = session.out.format == "name"
-    session.out.items([one for one in answer.results if _changed(one) or not by_name], answer)
+    session.out.items([one for one in answer.results if is_changed(one) or not by_name], answer)
     warned = Warned()
     if session.out.is_table:
         for one in answer.results:
@@ -76,7 +70,7 @@ def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> Non
 )  # fmt: skip
 @FILES
 @PRUNE
-@click.option("--exit-code", is_flag=True, help="End with 1 when there is a difference.")
+@click.option("--exit-code", is_flag=True, help="It ends with 1 when there is a difference.")
 def diff(session: Invocation, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
     """Show what `job apply` would change, field by field. A viewer may do this, too."""
     from . import difference
@@ -99,92 +93,6 @@ def diff(session: Invocation, paths: tuple[str, ...], prune: str | None, exit_co
         echo(f"No difference in {many(len(jobs), 'job')}.", err=True)
     if different and exit_code:
         raise click.exceptions.Exit(Exit.FAILED)
-
-
-@command(
-    None, "import",
-    "raftsched job import jobs.jsonl",
-    "raftsched job import jobs.jsonl --update",
-    "raftsched job export --context old | raftsched job import - --context new",
-    writes=True,
-)  # fmt: skip
-@click.argument("path", metavar="FILE")
-@click.option("--update", is_flag=True, help="Replace jobs that are there; without it they stay.")
-@click.option("--restart", is_flag=True, help="Do not go on where the last import stopped.")
-def import_(session: Invocation, path: str, update: bool, restart: bool) -> None:
-    """Create many jobs. What was stopped goes on from there when it is typed again."""
-    from . import bulk
-
-    if path != "-" and not os.path.isfile(path):
-        raise wrong_use(f"there is no file {path}", "", "raftsched job import FILE, or - for stdin")
-    modes = m.job_pb2.ImportJobsRequest
-    mode = modes.MODE_UPSERT if update else modes.MODE_CREATE_ONLY
-    progress = resumed(session, path, mode, restart)
-    if progress.done:
-        echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
-    total = count_jobs(path)
-    refused, warned = RefusedJobs(), Warned()
-    try:
-        with bar("Importing", total, progress.done) as step:
-            results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
-            report(session, stepped(results, step), refused, warned)
-    except (Trouble, KeyboardInterrupt) as stopped:
-        again = f"the same command again: it goes on after {progress.done:,} jobs"
-        if progress.path and progress.done:
-            if isinstance(stopped, Trouble):
-                stopped.then = again
-            else:
-                echo(f"\n{progress.tally}.\n  Next: {again}", err=True)
-        raise
-    finally:
-        # The bar has left the line by now.
-        warned.show()
-        refused.show()
-    progress.forget()
-    session.say(f"{progress.tally}.")
-    are_there = refused.reasons.keys() == {"JOB_EXISTS"}
-    fail_if_refused(
-        session, progress.tally, "the same with --update, to replace them" if are_there else ""
-    )
-
-
-@command(
-    None, "export",
-    "raftsched job export --to jobs.jsonl",
-    "raftsched job export -l team=billing -o yaml > jobs.yaml",
-    reads=True,
-)  # fmt: skip
-@click.option("--to", "path", metavar="FILE", help="Write here instead of to stdout.")
-@click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
-@click.option("--filter", "text", default="", help="Such as 'owner=ann AND NOT state=PAUSED'.")
-def export(session: Invocation, path: str | None, label: tuple[str, ...], text: str) -> None:
-    """Write jobs in a form that can be imported and applied: JSON lines, or as -o says."""
-    from .job import condition
-
-    form = session.out.format if not session.out.is_table else "jsonl"
-    if form == "name":
-        raise wrong_use("-o name does not export jobs", "", "raftsched job list -o name --limit 0")
-    request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition(text, label))
-    pages = session.pages(request, m.job_pb2.ListJobsResponse, "export jobs", limit=0)
-    count = hidden = 0
-    with (
-        sink(path) as out,
-        bar("Exporting", None if label or text else total_jobs(session)) as step,
-    ):
-        for page in pages:
-            for job in page.jobs:
-                hidden += job.spec.payload.hidden or "(hidden)" in str(job.spec)
-                write_job(out, bare(job), form, first=not count)
-                count += 1
-                step(1)
-        if form == "json":
-            out.write("\n]\n" if count else "[]\n")
-    echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
-    if hidden:
-        tell(
-            f"Note: values of {many(hidden, 'job')} are hidden from you, so this cannot be "
-            "imported; export with a token that may see payloads."
-        )
 
 
 # What these commands share.
@@ -214,17 +122,6 @@ def place(session: Invocation, job: job_pb2.Job, origin: str, faults: list[str])
     job.namespace = job.namespace or session.namespace
 
 
-def jobs_of(session: Invocation, path: str) -> Iterator[job_pb2.Job]:
-    from ..input.specfile import complain, documents, read_job
-
-    for number, said in enumerate(documents(path), 1):
-        faults: list[str] = []
-        job = read_job(said, f"{path}: job {number}", faults)
-        place(session, job, path, faults)
-        complain(faults)
-        yield job
-
-
 def upsert(
     session: Invocation, jobs: list[job_pb2.Job], progress: Progress
 ) -> job_pb2.ImportJobsResponse:
@@ -244,8 +141,8 @@ def to_prune(session: Invocation, label: str | None, jobs: list[job_pb2.Job]) ->
 
 def names_with(session: Invocation, labels: tuple[str, ...]) -> list[str]:
     """The jobs that have these labels and are not being deleted, downstream before upstream."""
+    from ..input.filters import condition
     from .bulk import in_order
-    from .job import condition
 
     for label in labels:
         if "=" not in label:
@@ -257,7 +154,7 @@ def names_with(session: Invocation, labels: tuple[str, ...]) -> list[str]:
     return [job.name for job in in_order(found)][::-1]
 
 
-def _changed(result: job_pb2.ImportResult) -> bool:
+def is_changed(result: job_pb2.ImportResult) -> bool:
     kinds = m.job_pb2.ImportResult
     return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
 
@@ -278,163 +175,29 @@ def some(names: Sequence[str]) -> str:
 
 
 SHOWN = 10  # Lines about jobs of an import, for people.
-# Less than this is done before a bar could be read.
-BAR_FROM = 50
-
-
-def resumed(session: Invocation, path: str, mode: int, restart: bool) -> Progress:
-    from .bulk import Progress, key_of
-
-    if path == "-" or session.dry_run:
-        return Progress.unkept()
-    status = session.ask(
-        m.cluster_pb2.GetClusterStatusRequest(), m.cluster_pb2.ClusterStatus, "import jobs"
-    )
-    progress = Progress.of(key_of(session, path, status.cluster_id, mode))
-    if restart:
-        progress.forget()
-        progress = Progress.of(key_of(session, path, status.cluster_id, mode))
-    # The id has to be on disk before the first chunk leaves.
-    progress.save()
-    return progress
-
-
-def count_jobs(path: str) -> int | None:
-    """For the bar; only where it costs little."""
-    if not path.endswith((".jsonl", ".ndjson")):
-        return None
-    with open(path, "rb") as lines:
-        return sum(1 for line in lines if line.strip())
-
-
-def total_jobs(session: Invocation) -> int:
-    request = m.namespace_pb2.GetNamespaceRequest(namespace=session.namespace)
-    return int(session.read(request, m.namespace_pb2.Namespace, "export jobs").usage.jobs)
-
-
-def stepped(
-    results: Iterable[job_pb2.ImportResult], step: Callable[[int], None]
-) -> Iterator[job_pb2.ImportResult]:
-    for result in results:
-        step(1)
-        yield result
-
-
-class RefusedJobs:
-    """Jobs of an import that were refused: the first of them, and how many for which reason."""
-
-    def __init__(self) -> None:
-        self.reasons: Counter[str] = Counter()
-        self.first: list[str] = []
-
-    def add(self, result: job_pb2.ImportResult) -> None:
-        self.reasons[result.reason] += 1
-        if len(self.first) < SHOWN:
-            self.first.append(f"refused {result.job}: {result.reason}: {result.message}")
-
-    def show(self) -> None:
-        for line in self.first:
-            tell(line)
-        others = self.reasons.total() - len(self.first)
-        if others:
-            counts = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
-            tell(f"and {others:,} others ({counts} in all); -o jsonl prints each")
+DIGITS = re.compile(r"\d[\d,]*")
 
 
 class Warned:
-    """What may not mean what it seems to in the jobs of an import: the first lines of it."""
+    """What may not mean what it seems to in the jobs of an import: of each kind the first."""
 
     def __init__(self) -> None:
-        self.first: list[str] = []
+        # By what is the same in notes that differ in figures alone: the first, and how many.
+        self.kinds: dict[str, tuple[str, int]] = {}
         self.others = 0
 
     def add(self, result: job_pb2.ImportResult) -> None:
-        lines = [f"Note on {result.job}: {warning}" for warning in result.warnings]
-        room = SHOWN - len(self.first)
-        self.first += lines[:room]
-        self.others += len(lines[room:])
+        for warning in result.warnings:
+            kind = DIGITS.sub("0", warning)
+            if kind not in self.kinds and len(self.kinds) == SHOWN:
+                self.others += 1
+                continue
+            first, count = self.kinds.get(kind, (f"Note on {result.job}: {warning}", 0))
+            self.kinds[kind] = first, count + 1
 
     def show(self) -> None:
-        for line in self.first:
-            tell(line)
+        for first, count in self.kinds.values():
+            also = f" (and {many(count - 1, 'job')} alike; -o jsonl prints each)"
+            tell(first + (also if count > 1 else ""))
         if self.others:
             tell(f"and {many(self.others, 'other note')}; -o jsonl prints each")
-
-
-def report(
-    session: Invocation, results: Iterator[job_pb2.ImportResult], seen: RefusedJobs, warned: Warned
-) -> None:
-    """Note for people what was refused or has warnings, and tell programs all of it."""
-    refused = m.job_pb2.ImportResult.VERDICT_REFUSED
-    if session.out.is_table:
-        for result in results:
-            warned.add(result)
-            if result.verdict == refused:
-                seen.add(result)
-    elif session.out.format == "name":
-        session.out.items((one for one in results if _changed(one)), m.job_pb2.ImportJobsResponse())
-    elif session.out.format == "jsonl":
-        session.out.items(results, m.job_pb2.ImportJobsResponse())
-    else:
-        answer = m.job_pb2.ImportJobsResponse(results=results)
-        session.out.items(answer.results, answer)
-
-
-@contextmanager
-def bar(title: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr when a person sits there; silence otherwise."""
-    if not (sys.stderr and sys.stderr.isatty()) or (total is not None and total < BAR_FROM):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, completed=done)
-        yield lambda count: progress.advance(task, count)
-
-
-@contextmanager
-def sink(path: str | None) -> Iterator[IO[str]]:
-    """Stdout, or a file that is there only when it is complete."""
-    if not path:
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    part = Path(f"{path}.part")
-    try:
-        with part.open("w", encoding="utf-8") as out:
-            yield out
-        part.replace(path)
-    except OSError as wrong:
-        raise wrong_use(f"cannot write {path}", str(wrong), "--to FILE") from wrong
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def bare(job: job_pb2.Job) -> dict[str, Any]:
-    """What the user ordered, without what the cluster knows about it."""
-    from ..payloads import readable
-    from ..render.output import plain
-
-    said = readable(plain(job))
-    return {key: said[key] for key in ("namespace", "name", "spec") if key in said}
-
-
-def write_job(out: IO[str], said: dict[str, Any], form: str, *, first: bool) -> None:
-    match form:
-        case "yaml":
-            from ..render.output import yaml_of
-
-            out.write(("" if first else "---\n") + yaml_of(said))
-        case "json":
-            out.write(("[\n" if first else ",\n") + json_of(said))
-        case _:
-            out.write(json_of(said, separators=(",", ":")) + "\n")

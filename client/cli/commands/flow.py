@@ -1,4 +1,4 @@
-"""`raftsched flow`: waves through jobs that depend on each other."""
+"""`raftsched flow`: runs through jobs that depend on each other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import messages as m
+from ..input.filters import all_of, between, condition, window
 from ..lazy import ExampleGroup
 from ..names import FLOW, JOB
 from ..options import command
 from ..render.clean import echo
 from ..session import Invocation
-from .job import condition
 
 if TYPE_CHECKING:
     from ..messages import flow_pb2
@@ -30,14 +30,20 @@ def flow() -> None:
     """Flow runs: passes through jobs that depend on each other."""
 
 
-@command(flow, "list", "raftsched flow list --job nightly", reads=True, lists=True)
-@click.option("--state", type=click.Choice(STATES), help="Only those.")
-@click.option("--job", type=JOB, help="Only those that reach this job.")
-@click.option("--filter", "text", default="", help="Such as 'state=STUCK OR job=report'.")
-def list_(session: Invocation, text: str, **given: str | None) -> None:
+@command(flow, "list", "raftsched flow list --job nightly --since 24h", reads=True, lists=True)
+@click.option("--state", type=click.Choice(STATES), help="Only flow runs in this state.")
+@click.option("--job", type=JOB, help="Only flow runs that reach this job.")
+@click.option(
+    "--filter", "text", default="", help="Only what fits, such as 'state=STUCK OR job=report'."
+)
+@window("that began")
+def list_(
+    session: Invocation, text: str, since: int | None, until: int | None, **given: str | None
+) -> None:
     """List flow runs, newest first."""
+    spans = " AND ".join(between("create_time", since, until))
     request = m.flow_pb2.ListFlowsRequest(
-        namespace=session.namespace, filter=condition(text, **given)
+        namespace=session.namespace, filter=all_of(condition(text, **given), spans)
     )
     session.show_list(request, m.flow_pb2.ListFlowsResponse, "flows", "list flows")
 

@@ -33,8 +33,10 @@ def identity() -> None:
 
 
 @command(identity, "put", EXAMPLE, "raftsched identity put -f corp.yaml --dry-run", writes=True)
-@click.option("--file", "-f", "path", required=True, metavar="FILE", help="YAML; - is stdin.")
-@click.option("--etag", default="", help="Only this version of the provider.")
+@click.option(
+    "--file", "-f", "path", required=True, metavar="FILE", help="The provider as YAML; - is stdin."
+)
+@click.option("--etag", default="", help="It is done only to this version of the provider.")
 def put(session: Invocation, path: str, etag: str) -> None:
     """Create an identity provider, or replace it as a whole. The file is as here:
 
@@ -119,7 +121,7 @@ def get(session: Invocation, name: str) -> None:
 
 @command(identity, "delete", "raftsched identity delete corp --yes", writes=True, destroys=True)
 @NAME
-@click.option("--etag", default="", help="Only this version of the provider.")
+@click.option("--etag", default="", help="It is done only to this version of the provider.")
 def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete an identity provider: whoever it vouched for is shut out."""
     session.confirm(f"Delete identity provider {name}? Whoever it vouches for is shut out.")

@@ -72,7 +72,7 @@ def create(session: Invocation, name: str, **given: Any) -> None:
 )  # fmt: skip
 @NAME
 @field_options
-@click.option("--etag", default="", help="Only this version of the namespace.")
+@click.option("--etag", default="", help="It is done only to this version of the namespace.")
 def update(session: Invocation, name: str, etag: str, **given: Any) -> None:
     """Change what a namespace may use and how long it keeps what was."""
     wanted, paths = build(name, given)
@@ -109,7 +109,7 @@ def get(session: Invocation, name: str) -> None:
     namespace, "delete", "raftsched namespace delete billing --yes", writes=True, destroys=True
 )  # fmt: skip
 @NAME
-@click.option("--etag", default="", help="Only this version of the namespace.")
+@click.option("--etag", default="", help="It is done only to this version of the namespace.")
 def delete(session: Invocation, name: str, etag: str) -> None:
     """Delete a namespace that has no jobs."""
     session.confirm(f"Delete namespace {name}?")

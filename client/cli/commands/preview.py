@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 def preview_options(body: Callable[..., None]) -> Callable[..., None]:
     for option in reversed((
-        click.option("--zone", default="", help="IANA zone of an expression.  [UTC]"),
+        click.option("--zone", default="",
+                     help="The zone of an expression, such as Europe/Berlin.  [UTC]"),
         click.option("--count", "-c", type=click.IntRange(1, 1000), default=5, show_default=True,
-                     help="How many."),
-        click.option("--from", "first", type=Instant(), help="From here on.  [now]"),
-        click.option("--jitter", type=Length(), help="As the job will have it."),
+                     help="How many times are shown."),
+        click.option("--from", "first", type=Instant(),
+                     help="The time from which on they are shown.  [now]"),
+        click.option("--jitter", type=Length(), help="The jitter that the job will have.  [0s]"),
         click.option("--as", "name", default="", metavar="NAME",
                      help="The name the job will have, for `H` and jitter."),
     )):  # fmt: skip

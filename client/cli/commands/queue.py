@@ -43,7 +43,7 @@ def get(session: Invocation, name: str) -> None:
 
 @command(queue, "pause", "raftsched queue pause mail --reason 'provider is down'", writes=True)
 @NAME
-@click.option("--reason", default="", help="For people.")
+@click.option("--reason", default="", help="Why, for people.")
 def pause(session: Invocation, name: str, reason: str) -> None:
     """Grant no leases from a queue; runs that are leased go on."""
     request = session.write(
@@ -74,11 +74,19 @@ def resume(session: Invocation, name: str) -> None:
 )  # fmt: skip
 @NAME
 @click.option(
-    "--concurrency", type=click.IntRange(min=0), help="Runs leased at once; 0 is no limit."
+    "--concurrency",
+    type=click.IntRange(min=0),
+    help="The maximum of runs carried out at once; 0 is no limit.",
 )
-@click.option("--rate", type=click.IntRange(min=0), help="Leases a second; 0 is no limit.")
-@click.option("--burst", type=click.IntRange(min=0), help="Leases at once after a rest.")
-@click.option("--etag", default="", help="Only this version of the queue.")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    help="The maximum of runs that begin in a second; 0 is no limit.",
+)
+@click.option(
+    "--burst", type=click.IntRange(min=0), help="How many may begin at once after a rest."
+)
+@click.option("--etag", default="", help="It is done only to this version of the queue.")
 def update(session: Invocation, name: str, etag: str, **limits: int | None) -> None:
     """Change the limits of a queue."""
     from ...sdk.ranges import put

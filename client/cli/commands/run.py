@@ -12,6 +12,7 @@ import click
 
 from .. import messages as m
 from ..exits import Exit, Trouble
+from ..input.filters import all_of, condition, of_ended_runs, window
 from ..input.spec import enum_number
 from ..lazy import ExampleGroup
 from ..names import FLOW, JOB, QUEUE, RUN, WORKER
@@ -19,7 +20,7 @@ from ..options import command
 from ..session import Invocation
 from ..times import Length, duration, length_text
 from . import change
-from .job import RUN_STATES, condition, show_explanation
+from .job import RUN_STATES, show_explanation
 
 if TYPE_CHECKING:
     from ..messages import run_pb2
@@ -49,34 +50,45 @@ def run() -> None:
 @command(
     run, "list",
     "raftsched run list",
-    "raftsched run list --state failed --job report -o wide",
+    "raftsched run list --state failed --since 1h",
+    "raftsched run list --job report --since yesterday -o csv --limit 0 > runs.csv",
     reads=True, lists=True,
 )  # fmt: skip
-@click.option("--state", type=click.Choice(RUN_STATES), help="Only those.  [under way]")
-@click.option("--job", type=JOB, help="Only those of this job.")
-@click.option("--queue", type=QUEUE, help="Only those of this queue.")
-@click.option("--worker", type=WORKER, help="Only those that this worker holds.")
-@click.option("--flow", type=FLOW, help="Only those of this flow run.")
-@click.option("--filter", "text", default="", help="Such as 'state=FAILED AND error:timeout'.")
+@click.option(
+    "--state", type=click.Choice(RUN_STATES), help="Only runs in this state.  [those under way]"
+)
+@click.option("--job", type=JOB, help="Only runs of this job.")
+@click.option("--queue", type=QUEUE, help="Only runs of this queue.")
+@click.option("--worker", type=WORKER, help="Only runs that this worker holds.")
+@click.option("--flow", type=FLOW, help="Only runs of this flow run.")
+@click.option(
+    "--filter",
+    "text",
+    default="",
+    help="Only runs that fit it, such as 'state=FAILED AND error:timeout'.",
+)
 @click.option(
     "--order-by",
     default="",
     metavar="FIELD",
-    help="scheduled_time of one job or under way; end_time of dead letters.",
+    help="The order: scheduled_time of one job or under way; end_time of dead letters.",
 )
+@window("that ended, or are due,")
 @change.COUNT
 def list_(
-    session: Invocation, text: str, order_by: str, with_count: bool, **given: str | None
-) -> None:
-    """List runs, newest first: those under way, or those of one state.
+    session: Invocation, text: str, order_by: str, since: int | None, until: int | None,
+    with_count: bool, **given: str | None,
+) -> None:  # fmt: skip
+    """List runs, newest first: those under way, those of one state, or of a time.
 
-    `--order-by 'end_time desc'` is backwards.
+    With --since or --until they are those that ended then, and without --until those under way,
+    too. `--order-by 'end_time desc'` is backwards.
     """
+    wanted = all_of(condition(text, **given), of_ended_runs(text, given["state"], since, until))
     request = m.run_pb2.ListRunsRequest(
-        namespace=session.namespace, filter=condition(text, **given), with_count=with_count,
-        order_by=order_by,
-    )  # fmt: skip
-    ended = given["state"] or text
+        namespace=session.namespace, filter=wanted, with_count=with_count, order_by=order_by
+    )
+    ended = given["state"] or text or since is not None or until is not None
     session.show_list(
         request, m.run_pb2.ListRunsResponse, "runs", "list runs",
         empty="No such runs." if ended else "No runs under way; --state succeeded lists others.",
@@ -97,9 +109,14 @@ def get(session: Invocation, run_id: str) -> None:
     run, "wait", "raftsched run wait report.17.1763456400000 --for 10m && echo done"
 )  # fmt: skip
 @ID
-@click.option("--for", "most", type=Length(), help="Give up after this time.  [never]")
+@click.option("--for", "most", type=Length(),
+              help="It gives up after this time, as after --timeout.  [never]")  # fmt: skip
 def wait(session: Invocation, run_id: str, most: int | None) -> None:
-    """Wait until a run has ended, and end as it did: 0 if it succeeded, 1 if not."""
+    """Wait until a run has ended, and end as it did: 0 if it succeeded, 1 if not, 7 if it has not
+    ended in the time that was given."""
+    if most is None and session.values["timeout"].origin == "--timeout":
+        # Whoever types it here means the wait, not one of the calls that it is made of.
+        most = round(session.timeout_s * 1000)
     ended = wait_for(session, run_id, most)
     session.out.one(ended)
     error = ended.error
@@ -184,7 +201,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
     reads=True,
 )  # fmt: skip
 @ID
-@click.option("--follow", "-f", is_flag=True, help="Go on until the run has ended.")
+@click.option("--follow", "-f", is_flag=True, help="It goes on until the run has ended.")
 def logs(session: Invocation, run_id: str, follow: bool) -> None:
     """Print the end of what the handler of a run has logged, at most 16,384 bytes of an attempt.
 
@@ -216,9 +233,9 @@ def logs(session: Invocation, run_id: str, follow: bool) -> None:
 )  # fmt: skip
 @click.argument("run_ids", type=RUN, nargs=-1, metavar="[RUN...]")
 @change.FILTER
-@click.option("--reason", default="", help="For people.")
+@click.option("--reason", default="", help="Why, for people.")
 @click.option("--grace", type=Length(), help="How long a running one has to stop.  [30s]")
-@click.option("--now", is_flag=True, help="Do not ask its worker.")
+@click.option("--now", is_flag=True, help="It ends at once, and its worker is not asked.")
 def cancel(
     session: Invocation, run_ids: tuple[str, ...], fitting: str | None, reason: str,
     grace: int | None, now: bool,

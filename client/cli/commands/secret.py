@@ -38,10 +38,12 @@ def secret() -> None:
 @command(secret, "put", EXAMPLE, "pass show api | raftsched secret put api-key --from-file -",
          writes=True)  # fmt: skip
 @click.argument("name")
-@click.option("--from-file", "path", metavar="FILE", help="Its value; - is stdin.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Can be repeated.")
-@click.option("--keep-value", is_flag=True, help="Change the labels alone.")
-@click.option("--etag", default="", help="Only this version of the secret.")
+@click.option("--from-file", "path", metavar="FILE", help="The file with its value; - is stdin.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label of it; can be repeated."
+)
+@click.option("--keep-value", is_flag=True, help="The value stays, the labels are changed.")
+@click.option("--etag", default="", help="It is done only to this version of the secret.")
 def put(
     session: Invocation, name: str, path: str | None, labels: tuple[str, ...], keep_value: bool,
     etag: str,
@@ -124,8 +126,10 @@ def get(session: Invocation, name: str) -> None:
 
 @command(secret, "delete", "raftsched secret delete api-key --yes", writes=True, destroys=True)
 @NAME
-@click.option("--force", is_flag=True, help="Also while jobs name it: their attempts fail.")
-@click.option("--etag", default="", help="Only this version of the secret.")
+@click.option(
+    "--force", is_flag=True, help="It is deleted while jobs name it: their attempts fail."
+)
+@click.option("--etag", default="", help="It is done only to this version of the secret.")
 def delete(session: Invocation, name: str, force: bool, etag: str) -> None:
     """Delete a secret that no job names."""
     session.confirm(f"Delete secret {name}?")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,16 +32,20 @@ FIRST = (
     "workers and clients without one are shut out."
 )
 GIVE = (
-    "Give one to each worker and client: raftsched token create NAME --role worker > FILE, then "
+    "Give one to each worker and client: raftsched token create NAME --role worker --to FILE, then "
     "RAFTSCHED_TOKEN_FILE=FILE for commands, Worker(token=...) and Client(token=...) in programs."
 )
 ROLES = ("admin", "editor", "worker", "viewer")
+OTHERS_MAY = 0o077
+TO = click.option(
+    "--to", "path", metavar="FILE", help="A new file for the secret, with mode 0600.  [stdout]"
+)
 
 
 @click.group(
     cls=ExampleGroup,
     examples=(
-        "raftsched token bootstrap > root.token",
+        "raftsched token bootstrap --to root.token",
         "raftsched config add prod --endpoints a.example:7400 --token-file root.token",
     ),
 )
@@ -49,24 +55,25 @@ def token() -> None:
 
 @command(
     token, "create",
-    "raftsched token create ci --role editor -n billing > ci.token",
+    "raftsched token create ci --role editor -n billing --to ci.token",
     "raftsched token create look --role viewer --all-namespaces --expires +90d",
     writes=True, destroys=True,
 )  # fmt: skip
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
-@click.option("--all-namespaces", "-A", is_flag=True, help="Not only in one namespace.")
-@click.option("--expires", type=Instant(), help="From then on it is not valid.  [never]")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What the token may do.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="It opens all namespaces, not one.")
+@click.option("--expires", type=Instant(), help="When it ends.  [never]")
 @click.option("--see-payloads", is_flag=True, help="A viewer may read payloads and results.")
 @click.option(
     "--calls-per-second",
     type=click.IntRange(min=0, max=100_000),
     default=0,
-    help="It may make so many calls.  [any number]",
+    help="The maximum of calls it may make.  [no limit]",
 )
+@TO
 def create(
     session: Invocation, name: str, role: str, all_namespaces: bool, expires: int | None,
-    see_payloads: bool, calls_per_second: int,
+    see_payloads: bool, calls_per_second: int, path: str | None,
 ) -> None:  # fmt: skip
     """Create an access token. Its secret is printed on stdout, this once and never again.
 
@@ -74,6 +81,7 @@ def create(
     """
     if see_payloads and role != "viewer":
         raise wrong_use(f"--see-payloads with --role {role}", "it is for viewers", "leave it out")
+    check_new(path, name, "create")
     wanted = m.access_pb2.AccessToken(
         name=name, namespace="" if all_namespaces else session.namespace, see_payloads=see_payloads,
         expire_time=timestamp(expires) if expires is not None else None,
@@ -89,17 +97,16 @@ def create(
         if workers and sys.stdin is not None and sys.stdin.isatty():
             session.confirm("Make the first access token?")
     made = session.ask(request, kind, f"create access token {name}")
-    secret = " This is its secret:" if made.secret else ""
+    secret = " This is its secret:" if made.secret and path is None else ""
     session.done(made, told(made.access_token) + secret)
-    if session.out.is_table and made.secret:
-        echo(made.secret)
+    give(session, made.secret, path)
     if first and not session.dry_run:
         session.say(GIVE)
 
 
 @command(
     token, "bootstrap",
-    "raftsched token bootstrap --secret-file /var/lib/raftsched/bootstrap-secret > root.token",
+    "raftsched token bootstrap --secret-file /var/lib/raftsched/bootstrap-secret --to root.token",
     writes=True,
 )  # fmt: skip
 @click.argument("name", default="root")
@@ -107,12 +114,14 @@ def create(
     "--secret-file", default=SECRET_FILE, show_default=True, metavar="FILE",
     help="What any node with `tokens = true` wrote into its folder; its log names it.",
 )  # fmt: skip
-def bootstrap(session: Invocation, name: str, secret_file: str) -> None:
+@TO
+def bootstrap(session: Invocation, name: str, secret_file: str, path: str | None) -> None:
     """Make the first access token: an admin of all namespaces. Its secret is printed on stdout.
 
     It takes the secret from the folder of one node, so it is typed on the machine of a node. Of
     several who do this at once one succeeds, and from then on the file is gone.
     """
+    check_new(path, name, "bootstrap")
     session.shows(read_secret(session, secret_file))
     wanted = m.access_pb2.AccessToken(name=name, role=m.options_pb2.ROLE_ADMIN)
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
@@ -124,13 +133,55 @@ def bootstrap(session: Invocation, name: str, secret_file: str) -> None:
         if getattr(trouble.__cause__, "reason", "") == "UNAUTHENTICATED":
             trouble.why, trouble.then = [*trouble.why, note_of(secret_file)], OTHERS
         raise
-    secret = " This is its secret, shown this once:" if made.secret else ""
+    secret = " This is its secret, shown this once:" if made.secret and path is None else ""
     session.done(made, told(made.access_token) + secret)
+    give(session, made.secret, path)
     if session.out.is_table and made.secret:
-        echo(made.secret)
         # A node without `tokens = true` may have let some in.
         session.use_secret(made.secret)
         session.say(f"{GIVE}{without(connected(session))}")
+
+
+def give(session: Invocation, secret: str, path: str | None) -> None:
+    """Put a secret where nobody else reads it: into a new file, or on stdout, which may be one."""
+    if not secret:
+        return
+    if path is not None:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(f"{secret}\n")
+        session.say(f"It is in {path}, which you alone may read (0600).")
+    elif session.out.is_table:
+        echo(secret)
+        if keep_to_owner():
+            session.say("Its file is for you alone to read now (0600).")
+
+
+def keep_to_owner() -> bool:
+    """Where stdout is a file that others may read, let nobody but its owner; whether it was so."""
+    try:
+        number = sys.stdout.fileno()
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or not status.st_mode & OTHERS_MAY:
+            return False
+        os.fchmod(number, status.st_mode & 0o700)
+    except (OSError, ValueError):  # No file of the operating system, or somebody else's.
+        return False
+    return True
+
+
+def check_new(path: str | None, name: str, doing: str) -> None:
+    """Refuse a file that cannot be written before there is a secret to write."""
+    if path is None:
+        return
+    if os.path.exists(path):
+        raise Trouble(
+            f"{path} is there already", "a secret goes into a new file",
+            f"raftsched token {doing} {name} --to OTHER", Exit.CONFLICT,
+        )  # fmt: skip
+    folder = os.path.dirname(path) or "."
+    if not os.access(folder, os.W_OK):
+        raise wrong_use(f"cannot write {path}", f"{folder} is no folder to write in", "--to FILE")
 
 
 def is_first(session: Invocation) -> bool:
@@ -226,27 +277,28 @@ def list_(session: Invocation) -> None:
 
 @command(
     token, "rotate",
-    "raftsched token rotate ci > ci.token",
-    "raftsched token rotate ci --overlap 7d > ci.token",
+    "raftsched token rotate ci --to new.token",
+    "raftsched token rotate ci --overlap 7d --to new.token",
     writes=True,
 )  # fmt: skip
 @click.argument("name", type=TOKEN)
-@click.option("--overlap", type=Length(), help="So long the former secret opens too.  [1h]")
-def rotate(session: Invocation, name: str, overlap: int | None) -> None:
+@click.option("--overlap", type=Length(), help="How long the former secret opens, too.  [1h]")
+@TO
+def rotate(session: Invocation, name: str, overlap: int | None, path: str | None) -> None:
     """Give an access token another secret. It is printed on stdout, this once and never again.
 
     Whoever has the former secret can be given the new one until the overlap is over.
     """
+    check_new(path, name, "rotate")
     request = session.write(m.access_pb2.RotateAccessTokenRequest(access_token=name))
     if overlap is not None:
         request.overlap.CopyFrom(duration(overlap))
     kind = m.access_pb2.RotateAccessTokenResponse
     made = session.ask(request, kind, f"rotate access token {name}")
     until = session.out.look.time(made.access_token.former_secret_expire_time)
-    secret = " This is its secret:" if made.secret else ""
+    secret = " This is its secret:" if made.secret and path is None else ""
     session.done(made, f"Access token {name}: the former secret opens until {until}.{secret}")
-    if session.out.is_table and made.secret:
-        echo(made.secret)
+    give(session, made.secret, path)
 
 
 @command(

@@ -31,9 +31,9 @@ FRAME_WIDTH, FRAME_HEIGHT = 120, 60  # Of one look, which scrolls by.
     "raftsched top --every 5s -n shop",
     "raftsched top --once -o json",
 )  # fmt: skip
-@click.option("--once", is_flag=True, help="Print what there is now, and end.")
+@click.option("--once", is_flag=True, help="It prints what there is now, and ends.")
 @click.option("--every", type=Length(), default="1s", show_default=True,
-              help="How often to look; rates are over this time.")  # fmt: skip
+              help="How often it looks; rates are over this time.")  # fmt: skip
 def top(session: Invocation, once: bool, every: int) -> None:
     """Show nodes, rates, lateness, queues, workers and what happens, until q or Ctrl-C.
 

@@ -68,7 +68,7 @@ NODE = ("NODE", "ROLE", "STATE", "ADDRESS", "APPLIED", "CLOCK", "VERSION")
 
 def _summary(status: cluster_pb2.ClusterStatus, look: Look) -> Iterator[str]:
     since = f" since {look.time(status.leader_since)}" if status.HasField("leader_since") else ""
-    quorum = f"{status.margin} more may fail" if status.quorum else "NO QUORUM"
+    quorum = f"can lose {status.margin}" if status.quorum else "NO QUORUM"
     yield (
         f"{status.cluster_id}: {status.leader or 'nobody'} leads{since}, term {status.term}; "
         f"{quorum}; as {status.node} sees it"

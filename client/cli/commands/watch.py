@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -11,11 +12,12 @@ import click
 
 from .. import messages as m
 from ..exits import wrong_use
+from ..input.filters import condition
 from ..names import JOB, QUEUE, RUN
 from ..options import command
 from ..render.clean import echo
 from ..session import Invocation
-from .job import condition
+from ..times import INSTANTS, PastInstant, now_ms
 
 if TYPE_CHECKING:
     from ..messages import common_pb2, event_pb2
@@ -23,28 +25,36 @@ if TYPE_CHECKING:
 # A stream that broke is taken up again, at another node; so often in a row without an event.
 TRIES_MAX = 20
 REST_S = 0.5
+REVISION = re.compile(r"\d+(\.\d+)?")
 
 
 @command(
     None, "watch",
     "raftsched watch",
     "raftsched watch --job 'report*' --kind run-failed -o jsonl",
-    "raftsched watch --since oldest --no-follow",
+    "raftsched watch --since 10m --no-follow",
 )  # fmt: skip
-@click.option("--job", type=JOB, metavar="NAME[*]", help="Only those about this job.")
-@click.option("--kind", metavar="KIND", help="Only those, such as run-failed.")
-@click.option("--queue", type=QUEUE, help="Only those about this queue.")
-@click.option("--run", type=RUN, help="Only those about this run.")
+@click.option("--job", type=JOB, metavar="NAME[*]", help="Only events of this job.")
+@click.option("--kind", metavar="KIND", help="Only events of this kind, such as run-failed.")
+@click.option("--queue", type=QUEUE, help="Only events of this queue.")
+@click.option("--run", type=RUN, help="Only events of this run.")
 @click.option(
-    "--filter", "text", default="", help="Such as 'kind=RUN_FAILED OR kind=RUN_RETRYING'."
+    "--filter",
+    "text",
+    default="",
+    help="Only what fits, such as 'kind=RUN_FAILED OR kind=RUN_RETRYING'.",
 )
-@click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
-@click.option("--since", metavar="REVISION|oldest", help="Begin behind this one.  [now]")
-@click.option("--no-follow", is_flag=True, help="Stop at what is there now.")
-@click.option("--count", "-c", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Events of all namespaces.")
+@click.option(
+    "--since", metavar="TIME|REVISION|oldest",
+    help="It begins at this time, such as 10m for ten minutes ago, or behind a revision.  [now]",
+)  # fmt: skip
+@click.option("--until", type=PastInstant(), metavar="TIME", help="It ends at this time.  [never]")
+@click.option("--no-follow", is_flag=True, help="It ends with what is there now.")
+@click.option("--count", "-c", type=click.IntRange(min=1), help="It ends after so many.  [never]")
 def watch(
     session: Invocation, text: str, kind: str | None, all_namespaces: bool, since: str | None,
-    no_follow: bool, count: int | None, **given: str | None,
+    until: int | None, no_follow: bool, count: int | None, **given: str | None,
 ) -> None:  # fmt: skip
     """Follow events. A stream that breaks is taken up where it was, at another node.
 
@@ -53,24 +63,49 @@ def watch(
     namespace = "" if all_namespaces else session.namespace
     if kind:
         given["kind"] = kind.upper().replace("-", "_")
-    after = revision(since) if since not in (None, "oldest") else None
+    first, after = beginning(since)
     request = m.event_pb2.WatchEventsRequest(
         namespace=namespace, filter=condition(text, **given), after=after
     )
-    events = follow(session, request, oldest=since == "oldest", stop=no_follow)
-    for event in islice(events, count):
+    # What has passed does not follow.
+    stop = no_follow or (until is not None and until <= now_ms())
+    events = follow(session, request, oldest=since is not None and after is None, stop=stop)
+    for event in islice(within(events, first, until), count):
         session.out.line(event)
 
 
-def revision(text: str | None) -> common_pb2.Revision:
+def beginning(since: str | None) -> tuple[int, common_pb2.Revision | None]:
+    """The instant or the revision at which it begins."""
+    if since is None or since == "oldest":
+        return 0, None
+    if REVISION.fullmatch(since):
+        return 0, revision(since)
+    try:
+        return PastInstant().convert(since, None, None), None
+    except click.BadParameter:
+        raise wrong_use(
+            f"{since!r} is neither a time nor a revision",
+            f"a revision is written change.position, as `watch` prints it; {INSTANTS}",
+            "--since 10m, --since 17.3, or --since oldest",
+        ) from None
+
+
+def within(
+    events: Iterator[event_pb2.Event], first: int, until: int | None
+) -> Iterator[event_pb2.Event]:
+    """Those from one instant on to another."""
+    for event in events:
+        at = event.time.ToMilliseconds()
+        if until is not None and at >= until:
+            return
+        if at >= first:
+            yield event
+
+
+def revision(text: str) -> common_pb2.Revision:
     from ...sdk.ranges import made
 
-    change, mark, position = (text or "").partition(".")
-    if not change.isdigit() or (mark and not position.isdigit()):
-        raise wrong_use(
-            f"{text!r} is not a revision", "it is written change.position, as `watch` prints it",
-            "--since 17.3, or --since oldest",
-        )  # fmt: skip
+    change, _, position = text.partition(".")
     return made(m.common_pb2.Revision, change=int(change), position=int(position or 0))
 
 

@@ -34,8 +34,10 @@ def worker() -> None:
 
 
 @command(worker, "list", "raftsched worker list -o wide", reads=False, lists=True)
-@click.option("--all-namespaces", "-A", is_flag=True, help="Not only those of one namespace.")
-@click.option("--filter", "text", default="", help="Such as 'queue=mail AND draining=false'.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Workers of all namespaces.")
+@click.option(
+    "--filter", "text", default="", help="Only what fits, such as 'queue=mail AND draining=false'."
+)
 def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
     """List the workers that are there, with how busy they are."""
     namespace = "" if all_namespaces else session.namespace
@@ -47,7 +49,7 @@ def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
     worker, "drain", "raftsched worker drain mailer-1 --reason 'host goes down'", writes=True
 )  # fmt: skip
 @click.argument("name", type=WORKER, metavar="WORKER")
-@click.option("--reason", default="", help="For people.")
+@click.option("--reason", default="", help="Why, for people.")
 def drain(session: Invocation, name: str, reason: str) -> None:
     """Give a worker no more runs; those that it has go on."""
     request = session.write(m.worker_pb2.DrainWorkerRequest(worker=name, reason=reason))
@@ -62,22 +64,34 @@ def drain(session: Invocation, name: str, reason: str) -> None:
     "raftsched worker run --executor http --executor shell --slots 20",
 )  # fmt: skip
 @click.argument("where", default="", metavar="[MODULE[:NAME]]")
-@click.option("--chdir", default=".", metavar="DIR", help="Where the module is.  [here]")
+@click.option(
+    "--chdir", default=".", metavar="DIR", help="The folder in which the module is.  [here]"
+)
 @click.option(
     "--executor",
     "executors",
     multiple=True,
     type=click.Choice(("http", "grpc", "shell")),
-    help="Without a module: carry out such jobs; can be repeated.",
-)
-@click.option("--queue", "queues", multiple=True, help="Only from this queue; can be repeated.")
-@click.option(
-    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for."
+    help="Without a module: jobs that it carries out; can be repeated.",
 )
 @click.option(
-    "--slots", type=click.IntRange(min=1), default=32, show_default=True, help="Runs at once."
+    "--queue", "queues", multiple=True, help="A queue whose runs it takes; can be repeated.  [all]"
 )
-@click.option("--quiet", is_flag=True, help="Say only what is wrong.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A label that jobs may ask for; can be repeated.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="The maximum of runs that it has at once.",
+)
+@click.option("--quiet", is_flag=True, help="It logs only what is wrong.")
 def run(
     session: Invocation,
     where: str,

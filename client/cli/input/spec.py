@@ -1,18 +1,16 @@
-"""The options that make up a job's spec, for `job create` and `job update`."""
+"""From the options of a job to its spec."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ..exits import reason_of, wrong_use
 from ..render.clean import echo
-from ..times import Instant, Length, duration, timestamp
+from ..times import duration, timestamp
+from .job_options import CONDITIONS, FIELDS, SpecOption
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -20,142 +18,18 @@ if TYPE_CHECKING:
     from ..messages import common_pb2, job_pb2, schedule_pb2
 
 QUOTED_CHARS = 80  # Of what was typed, in an error.
-LENGTH = Length()
-INSTANT = Instant()
 # Words that only a shell understands.
 SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
-PRIORITIES = click.Choice(("high", "medium", "low"))
-CONDITIONS = ("success", "failure", "any-end")
-
-
-@dataclass(frozen=True, slots=True)
-class SpecOption:
-    """An option that sets one field of the spec."""
-
-    flag: str
-    path: str
-    help: str
-    type: Any = None
-    many: bool = False
-    metavar: str | None = None
-
-    @property
-    def variable(self) -> str:
-        return self.flag.lstrip("-").replace("-", "_")
-
-
-FIELDS = (
-    SpecOption("--zone", "timing.zone", "IANA zone of the schedule, such as Europe/Berlin."),
-    SpecOption("--queue", "queue", "Where its runs wait.  [default]"),
-    SpecOption("--priority", "priority", "Which runs go first.", PRIORITIES),
-    SpecOption("--label", "labels", "A label; can be repeated.", many=True, metavar="KEY=VALUE"),
-    SpecOption("--owner", "owner", "Whom to ask about it."),
-    SpecOption("--description", "description", "For people."),
-    SpecOption("--jitter", "timing.jitter", "Delay each job by its own part of this time.", LENGTH),
-    SpecOption("--start", "timing.start_time", "Nothing before.", INSTANT),
-    SpecOption("--end", "timing.end_time", "Nothing from here on.", INSTANT),
-    SpecOption("--max-runs", "timing.max_runs", "Finished after so many.", int),
-    SpecOption("--gap", "timing.gap_rule", "For times that the clock skips.",
-          click.Choice(("next", "skip"))),
-    SpecOption("--fold", "timing.fold_rule", "For times that come twice.",
-          click.Choice(("first", "second", "both"))),
-    SpecOption("--exclude-calendar", "timing.exclude_calendars", "Days off; can be repeated.",
-          many=True, metavar="NAME"),
-    SpecOption("--misfire", "misfire.rule", "What runs of what was missed.",
-          click.Choice(("skip", "latest", "earliest", "all"))),
-    SpecOption("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]",
-          click.IntRange(1)),
-    SpecOption("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
-    SpecOption("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
-    SpecOption("--overlap", "overlap.rule", "When the last run has not ended.",
-          click.Choice(("allow", "skip", "queue-one", "queue", "replace"))),
-    SpecOption("--overlap-limit", "overlap.limit", "So many may be under way.", int),
-    SpecOption("--max-attempts", "retry.max_attempts", "Attempts in all; 1 is no retry.  [4]",
-          click.IntRange(1)),
-    SpecOption("--retry-first", "retry.first", "The first wait.  [5s]", LENGTH),
-    SpecOption("--retry-cap", "retry.cap", "No wait is longer.  [10m]", LENGTH),
-    SpecOption("--fatal", "retry.fatal_kinds", "Kinds of errors not to retry.", many=True,
-          metavar="KIND"),
-    SpecOption("--attempt-timeout", "timeouts.attempt", "For one attempt.", LENGTH),
-    SpecOption("--run-timeout", "timeouts.run", "For the run, all attempts.", LENGTH),
-    SpecOption("--queue-timeout", "timeouts.queue", "For waiting in the queue.", LENGTH),
-    SpecOption("--heartbeat-timeout", "timeouts.heartbeat", "Between progress reports.", LENGTH),
-    SpecOption("--concurrency", "concurrency.job", "Runs leased at once.", int),
-    SpecOption("--concurrency-key", "concurrency.key",
-          "A limit shared by jobs; payload.customer is read from each run's payload.",
-          metavar="KEY"),
-    SpecOption("--key-limit", "concurrency.key_limit", "The limit of that key.", int),
-    SpecOption("--delivery", "delivery", "Whether an attempt may be repeated.",
-          click.Choice(("at-least-once", "at-most-once"))),
-    SpecOption("--worker-label", "worker_labels", "The worker must have it.", many=True,
-          metavar="KEY=VALUE"),
-    SpecOption("--join", "upstream.join", "Of several --after.", click.Choice(("all", "any"))),
-    SpecOption("--keep-history", "keep_history", "For runs that ended well.", LENGTH),
-    SpecOption("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
-    SpecOption("--pause-on-failure", "pause_on_failure", "After so many failed runs in a row.",
-          click.IntRange(0, 1_000)),
-    SpecOption("--on-failure", "on_failure.job", "Trigger it with what failed as payload.",
-          metavar="JOB"),
-)  # fmt: skip
-
-# Those that make more than one field, in the order of the help page.
-ACTIONS = (
-    click.option("--handler", metavar="NAME", help="A handler that a worker has registered."),
-    click.option(
-        "--http", metavar="[METHOD] URL", help="Call this by HTTP; without a METHOD by POST."
-    ),
-    click.option(
-        "--header",
-        multiple=True,
-        metavar="'NAME: VALUE'",
-        help="For --http; can be repeated. secret://NAME in it is a secret.",
-    ),
-    click.option(
-        "--shell",
-        metavar="COMMAND",
-        help="Run this command; no shell looks at it. Its environment is what --env says and"
-        " nothing else; what it prints is the result, up to 64 KiB.",
-    ),
-    click.option(
-        "--env",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="For --shell; can be repeated. secret://NAME in it is a secret.",
-    ),
-    click.option(
-        "--warn-on-exit",
-        multiple=True,
-        type=click.IntRange(1, 255),
-        metavar="CODE",
-        help="For --shell: it succeeded with a warning; can be repeated.",
-    ),
-    click.option("--grpc", metavar="HOST:PORT/SERVICE/METHOD", help="Call this by gRPC."),
-)
-SCHEDULES = (
-    click.option("--cron", multiple=True, metavar="EXPRESSION", help="When; can be repeated."),
-    click.option("--every", multiple=True, type=LENGTH, help="At a fixed rate."),
-    click.option("--at", multiple=True, type=INSTANT, help="Once; in the past means now."),
-    click.option("--after-end", type=LENGTH, help="So long after the end of the last run."),
-    click.option("--after", multiple=True, metavar="JOB[:END]",
-                 help=f"After another job; END is {', '.join(CONDITIONS)}."),
-)  # fmt: skip
-PAYLOAD = click.option("--payload", metavar="TEXT|@FILE", help="Handed to the handler.")
-CONTENT_TYPE = click.option(
-    "--content-type", metavar="TYPE",
-    help="Of the payload.  [JSON if it is some, else text, or bytes from a file]",
-)  # fmt: skip
+# What stands beside an action, and beside which.
+BESIDE = {
+    "header": (("http", "grpc"), "a header of a call"),
+    "expect_status": (("http",), "a status of an answer"),
+    "use_shell": (("shell",), "how a command is read"),
+    "env": (("shell",), "the environment of a command"),
+    "warn_on_exit": (("shell",), "an exit code of a command"),
+    "tls": (("grpc",), "how a call is encrypted"),
+}
 _SCHEDULE_NAMES = ("cron", "every", "at", "after_end")
-
-
-def spec_options(body: Callable[..., None]) -> Callable[..., None]:
-    for field in reversed(FIELDS):
-        body = click.option(
-            field.flag, field.variable, type=field.type, multiple=field.many, help=field.help,
-            metavar=field.metavar,
-        )(body)  # fmt: skip
-    for option in reversed((*ACTIONS, *SCHEDULES, PAYLOAD, CONTENT_TYPE)):
-        body = option(body)
-    return body
 
 
 def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
@@ -216,7 +90,7 @@ def pairs(flag: str, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         key, mark, value = text.partition("=")
         if not mark or not key:
-            raise wrong_use(f"cannot read {flag} {text!r}", "", f"{flag} KEY=VALUE")
+            raise wrong_use(f"cannot read {flag} {cut(text)!r}", "", f"{flag} KEY=VALUE")
         found[key] = value
     return found
 
@@ -243,14 +117,11 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
     if len(named) > 1:
         flags = " and ".join(f"--{name}" for name in named)
         raise wrong_use(f"{flags} together", "a job does one thing", f"--{named[0]} alone")
-    for flag, action, what in (
-        ("env", "shell", "the environment of a command"), ("header", "http", "a header of a call"),
-        ("warn_on_exit", "shell", "an exit code of a command"),
-    ):  # fmt: skip
-        if given[flag] and named != [action]:
-            shown = flag.replace("_", "-")
+    for flag, (actions, what) in BESIDE.items():
+        if given[flag] and not {*named} & {*actions}:
+            shown, needed = flag.replace("_", "-"), " or ".join(f"--{one}" for one in actions)
             raise wrong_use(
-                f"--{shown} without --{action}", f"it is {what}", f"the same with --{action}"
+                f"--{shown} without {needed}", f"it is {what}", f"the same with --{actions[0]}"
             )
     if not named:
         return None
@@ -262,27 +133,40 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
             method, _, url = text.rpartition(" ")
             http = job_pb2.HttpAction(method=method.upper(), url=url)
             http.headers.update(headers(given["header"]))
+            http.expected_statuses.extend(given["expect_status"])
             return job_pb2.Action(http=http)
         case "grpc":
-            target, _, method = text.partition("/")
-            return job_pb2.Action(grpc=job_pb2.GrpcAction(target=target, method=method))
+            # The target may be a URI with slashes of its own.
+            target, *method = text.rsplit("/", 2)
+            grpc = job_pb2.GrpcAction(target=target, method="/".join(method), tls=given["tls"])
+            grpc.metadata.update(headers(given["header"]))
+            return job_pb2.Action(grpc=grpc)
+    return job_pb2.Action(shell=_shell(text, given))
+
+
+def _shell(text: str, given: Mapping[str, Any]) -> job_pb2.ShellAction:
+    from ..messages import job_pb2
+
     try:
-        argv, environment = shlex.split(text), pairs("--env", given["env"])
-        warn_of_shell(argv)
-        codes = given["warn_on_exit"]
-        return job_pb2.Action(shell=job_pb2.ShellAction(
-            argv=argv, environment=environment, warning_exit_codes=codes,
-        ))  # fmt: skip
+        argv = [text] if given["use_shell"] else shlex.split(text)
     except ValueError as wrong:
-        raise wrong_use(f"cannot read --shell {text!r}", str(wrong), "close the quotes") from wrong
+        raise wrong_use(
+            f"cannot read --shell {cut(text)!r}", str(wrong), "close the quotes"
+        ) from wrong
+    return job_pb2.ShellAction(
+        argv=argv, environment=pairs("--env", given["env"]), use_shell=given["use_shell"],
+        warning_exit_codes=given["warn_on_exit"],
+    )  # fmt: skip
 
 
-def warn_of_shell(argv: list[str]) -> None:
+def warn_of_shell(spec: job_pb2.JobSpec) -> None:
+    """Say that a command has words which only a shell understands."""
+    argv = spec.action.shell.argv
     found = next((word for word in argv if word in SHELL_WORDS), "")
     if found:
         echo(
             f"Note: no shell looks at the command, so {found!r} is handed to {argv[0]} as a word; "
-            "for a shell write: sh -c '…'", err=True,
+            "with --use-shell a shell does", err=True,
         )  # fmt: skip
 
 
@@ -311,7 +195,7 @@ def _upstream(text: str) -> job_pb2.Dependency:
     name, mark, condition = text.partition(":")
     if mark and condition not in CONDITIONS:
         raise wrong_use(
-            f"cannot read --after {text!r}",
+            f"cannot read --after {cut(text)!r}",
             f"{condition!r} is no end; there are {', '.join(CONDITIONS)}",
             f"--after {name}:{CONDITIONS[0]}",
         )
@@ -320,6 +204,11 @@ def _upstream(text: str) -> job_pb2.Dependency:
     if mark:
         made.condition = enum_number(enum, condition)  # type: ignore[assignment]
     return made
+
+
+def cut(text: str) -> str:
+    """What was typed, in an error about it."""
+    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}…"
 
 
 def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | None:
@@ -344,10 +233,9 @@ def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | N
     fault = json_text.fault(data)
     looks = text.endswith(".json") if is_file else text.lstrip()[:1] in ("{", "[")
     if fault and (json_text.is_json(kind) if kind is not None else looks):
-        shown = text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}…"
         why = "looks like JSON and is none" if kind is None else "is not valid JSON"
         raise wrong_use(
-            f"the payload {shown!r} {why}", fault,
+            f"the payload {cut(text)!r} {why}", fault,
             "mend it, or say what it is: --content-type text/plain",
         )  # fmt: skip
     if kind is None:

@@ -1,22 +1,19 @@
-"""Jobs in files: TOML, YAML, JSON or JSON lines, one schema.
+"""From what files hold to jobs, in one of two forms.
 
-The schema is the API's JSON of a Job. What people would rather write is understood as well:
-`5m` for a length of time, `high` for PRIORITY_HIGH, `cron: "0 9 * * *"` for the message around it,
-`payload: {json: {...}}` or `{text: ...}` for base64. Instants without a zone are in UTC, since a
-file must mean the same on every machine.
+A job without `spec` is in the words of the options of `job create`: see flat.py. One with it is the
+API's JSON of a Job. What people would rather write is understood there as well: `5m` for a length
+of time, `high` for PRIORITY_HIGH, `cron: "0 9 * * *"` for the message around it, `payload: {json:
+{...}}` or `{text: ...}` for base64. Instants without a zone are in UTC, since a file must mean the
+same on every machine.
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import sys
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
@@ -26,17 +23,14 @@ from google.protobuf.message import Message
 from ...sdk.lengths import parse_length
 from ...sdk.ranges import OutOfRange, fit
 from .. import payloads
-from ..exits import reason_of, wrong_use
+from ..exits import wrong_use
 from ..messages import job_pb2
 from ..times import INSTANTS
+from . import flat
+from .documents import documents, every_file, quoted
 
-SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".jsonl", ".ndjson")
-# A message that is written as the value of its only important field.
-SHORT = {
-    "Cron": "expression", "Interval": "every", "AfterEnd": "delay", "Once": "time",
-    "Dependency": "job",
-}  # fmt: skip
 FAULTS_MAX = 20
+NEAR = 0.8  # How like a field elsewhere must be to be the one that was meant.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,93 +60,8 @@ def complain(faults: list[str]) -> None:
         shown = faults[:FAULTS_MAX] + ([f"and {more} others"] if more > 0 else [])
         raise wrong_use(
             "cannot read the jobs", shown,
-            "mend the files; `raftsched job get NAME -o yaml` shows how a job is written",
+            "mend the files; `raftsched job init` shows how a job is written",
         )  # fmt: skip
-
-
-def every_file(paths: Iterable[str]) -> Iterator[str]:
-    for path in paths:
-        if path != "-" and Path(path).is_dir():
-            inside = sorted(
-                str(one)
-                for one in Path(path).rglob("*")
-                if one.suffix in SUFFIXES and one.is_file()
-            )
-            if not inside:
-                raise wrong_use(
-                    f"there are no jobs in {path}", f"files end in {', '.join(SUFFIXES)}"
-                )
-            yield from inside
-        else:
-            yield path
-
-
-def documents(path: str) -> Iterator[Any]:
-    """What a file holds, one job after the other, not looked at yet."""
-    try:
-        if path == "-":
-            yield from _of_text(sys.stdin.read())
-        elif path.endswith((".jsonl", ".ndjson")):
-            with open(path, encoding="utf-8") as lines:
-                yield from _of_lines(lines)
-        elif path.endswith(".toml"):
-            yield from _flattened(tomllib.loads(Path(path).read_text()))
-        elif path.endswith(".json"):
-            yield from _flattened(json.loads(Path(path).read_text()))
-        else:
-            yield from _of_yaml(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, ValueError) as wrong:
-        raise wrong_use(
-            f"cannot read {path}", reason_of(wrong),
-            "name another file, or see how one is written: raftsched job export",
-        ) from wrong  # fmt: skip
-
-
-def _of_lines(lines: Iterable[str]) -> Iterator[Any]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as wrong:
-                why = f"line {number}, column {wrong.colno}: {wrong.msg}"
-                raise ValueError(f"{why}: {shortened(line.strip())}") from wrong
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _of_text(text: str) -> Iterator[Any]:
-    """From a pipe, where no name says what it is."""
-    try:
-        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError:
-        yield from _of_yaml(text)
-    else:
-        for line in lines:
-            yield from _flattened(line)
-
-
-def _of_yaml(text: str) -> Iterator[Any]:
-    import yaml
-
-    try:
-        for document in yaml.safe_load_all(text):
-            yield from _flattened(document)
-    except yaml.YAMLError as wrong:
-        raise ValueError(str(wrong)) from wrong
-
-
-def _flattened(said: Any) -> Iterator[Any]:  # Whatever JSON can hold.
-    """A job, a list of jobs, or a document with `jobs`."""
-    if said is None:
-        return
-    if isinstance(said, list):
-        yield from said
-    elif isinstance(said, Mapping) and "jobs" in said and "name" not in said:
-        yield from said["jobs"] or ()
-    else:
-        yield said
 
 
 def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
@@ -160,6 +69,12 @@ def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
     job = job_pb2.Job()
     if isinstance(said, Mapping) and isinstance(said.get("name"), str):
         where = f"{where.rsplit(': job ', 1)[0]}: job {said['name']}"
+    if flat.is_meant(said):
+        reader = SpecReader(where, faults)
+        flat.read(job, said, reader.note, reader.fill)
+        if not job.name:
+            faults.append(f"{where}: it has no name; write `name: my-job`")
+        return job
     try:
         # The API's own form, which is most of what is read, takes the fast way.
         json_format.ParseDict(said, job)
@@ -201,29 +116,24 @@ class SpecReader:
 
     def fill(self, message: Message, said: Any, path: str) -> None:
         kind = message.DESCRIPTOR
-        if kind.name in SHORT and not isinstance(said, Mapping):
-            said = {SHORT[kind.name]: said}
+        if kind.name in flat.SHORT and not isinstance(said, Mapping):
+            said = {flat.SHORT[kind.name]: said}
         if kind.name == "Payload":
             try:
                 message.CopyFrom(payloads.read(said))
             except ValueError as wrong:
-                self._wrong(path, str(wrong))
+                self.note(path, str(wrong))
             return
         if not isinstance(said, Mapping):
-            self._wrong(path, f"{said!r} is not a table of fields")
+            self.note(path, f"{quoted(said)} is not a table of fields")
             return
         fields = {**kind.fields_by_name, **{field.json_name: field for field in kind.fields}}
         for key, value in said.items():
             field = fields.get(str(key))
             below = f"{path}.{key}".lstrip(".")
             if field is None:
-                near = get_close_matches(str(key), kind.fields_by_name, n=1)
-                hint = (
-                    f"did you mean {near[0]}?"
-                    if near
-                    else f"known: {', '.join(kind.fields_by_name)}"
-                )
-                self._wrong(below, f"there is no such field; {hint}")
+                hint = _meant(str(key), path, tuple(kind.fields_by_name))
+                self.note(below, f"there is no such field; {hint}")
             elif value is not None:
                 self._field(message, field, value, below)
 
@@ -231,13 +141,13 @@ class SpecReader:
         oneof = field.containing_oneof
         taken = message.WhichOneof(oneof.name) if oneof else None
         if taken and oneof and len(oneof.fields) > 1:
-            self._wrong(path, f"{taken} is set as well; keep one of them")
+            self.note(path, f"{taken} is set as well; keep one of them")
         elif field.message_type is not None and field.message_type.GetOptions().map_entry:
             if isinstance(value, Mapping):
                 entries = getattr(message, field.name)
                 entries.update({str(key): _text(one) for key, one in value.items()})
             else:
-                self._wrong(path, f"{value!r} is not a table of texts")
+                self.note(path, f"{quoted(value)} is not a table of texts")
         elif field.is_repeated:
             target = getattr(message, field.name)
             for number, one in enumerate(value if isinstance(value, list) else [value]):
@@ -259,12 +169,12 @@ class SpecReader:
                 try:
                     target.FromMilliseconds(parse_length(str(value)))
                 except ValueError as wrong:
-                    self._wrong(path, str(wrong))
+                    self.note(path, str(wrong))
             case "google.protobuf.Timestamp":
                 try:
                     target.FromDatetime(_instant(value))
                 except ValueError:
-                    self._wrong(path, f"{value!r} is not an instant; {INSTANTS}")
+                    self.note(path, f"{quoted(value)} is not an instant; {INSTANTS}")
             case _:
                 self.fill(target, value, path)
 
@@ -282,7 +192,7 @@ class SpecReader:
                 if int(value) == value or isinstance(value, str):
                     return fit(field, int(value))
             except OutOfRange as wrong:
-                self._wrong(path, str(wrong))
+                self.note(path, str(wrong))
                 return None
             except (TypeError, ValueError, OverflowError):
                 pass
@@ -290,7 +200,7 @@ class SpecReader:
             FieldDescriptor.CPPTYPE_BOOL: "true or false",
             FieldDescriptor.CPPTYPE_STRING: "a text",
         }
-        self._wrong(path, f"{value!r} is not {wanted.get(kind, 'a whole number')}")
+        self.note(path, f"{quoted(value)} is not {wanted.get(kind, 'a whole number')}")
         return None
 
     def _enum(self, field: FieldDescriptor, value: Any, path: str) -> int | None:
@@ -302,11 +212,24 @@ class SpecReader:
             if name in enum.values_by_name:
                 return int(enum.values_by_name[name].number)
         known = [one.name.removeprefix(prefix).lower().replace("_", "-") for one in enum.values[1:]]
-        self._wrong(path, f"{value!r} is none of {', '.join(known)}")
+        self.note(path, f"{quoted(value)} is none of {', '.join(known)}")
         return None
 
-    def _wrong(self, path: str, why: str) -> None:
+    def note(self, path: str, why: str) -> None:
         self._faults.append(f"{self._where}: {path}: {why}" if path else f"{self._where}: {why}")
+
+
+def _meant(word: str, path: str, here: tuple[str, ...]) -> str:
+    """What somebody may have meant by a field that is not there."""
+    known = {place.rsplit(".", 1)[-1]: place for place in reversed(flat.places())}
+    if word in known:
+        beside = f", or {word} beside the name of a job without spec"
+        return f"did you mean {known[word]}{beside if word in flat.words() else ''}?"
+    if near := get_close_matches(word, here, n=1):
+        return f"did you mean {f'{path}.{near[0]}'.lstrip('.')}?"
+    if near := get_close_matches(word, known, n=1, cutoff=NEAR):
+        return f"did you mean {known[near[0]]}?"
+    return f"known: {', '.join(here)}"
 
 
 def _text(value: Any) -> str:

@@ -29,6 +29,12 @@ def visible(text: str) -> str:
     return UNSAFE.sub(SIGN, text)
 
 
+def flat(text: str) -> str:
+    """On one line, without tabs, so that a line stays a row."""
+    text = " ".join(text.split()) if any(sign in text for sign in "\t\r\n") else text
+    return visible(text)
+
+
 def echo(
     text: str = "", *, file: IO[Any] | None = None, err: bool = False, nl: bool = True
 ) -> None:

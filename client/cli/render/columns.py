@@ -143,6 +143,21 @@ def _worker(run: Any) -> str:
     return str(run.worker or (run.attempts[-1].worker if run.attempts else ""))
 
 
+def worked_ms(run: Any) -> int | None:
+    """How long handlers have worked on it, in all attempts that have ended."""
+    spans = [
+        one.end_time.ToMilliseconds() - one.start_time.ToMilliseconds()
+        for one in run.attempts
+        if one.HasField("start_time") and one.HasField("end_time")
+    ]
+    return max(sum(spans), 0) if spans else None
+
+
+def _worked(run: Any, look: Look) -> Cell:
+    ms = worked_ms(run)
+    return Cell("" if ms is None else look.length(ms))
+
+
 def _because(step: Any) -> str:
     return few(step.because)
 
@@ -184,6 +199,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         text("JOB", "job", wide=True),
         enum("CAUSE", "cause", wide=True),
         when("SCHEDULED", "scheduled_time", wide=True),
+        when("STARTED", "start_time", wide=True),
+        Column("HANDLER TIME", _worked, wide=True),
         when("ENDED", "end_time", wide=True),
         made("QUEUE", lambda run: run.queue or "default", wide=True),
         enum("OUTCOME", "outcome", wide=True),
@@ -250,10 +267,11 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "Node": (
         text("NODE", "name"),
-        enum("ROLE", "role"),
+        Column("ROLE", lambda node, _: state(enum_word(node, "role") if node.reachable else "")),
         Column("STATE", lambda node, _: state(_node_state(node))),
         text("ADDRESS", "client_address"),
-        count("APPLIED", "applied_index"),
+        # Of a node that does not answer nobody knows it.
+        made("APPLIED", lambda node: str(node.applied_index) if node.reachable else ""),
         made("CLOCK", _skew),
         text("VERSION", "version"),
         text("PEER", "peer_address", wide=True),

@@ -41,6 +41,8 @@ class Look:
 
     time_style: str
     exact: bool
+    # Lengths are numbers, for a spreadsheet.
+    in_seconds: bool = False
 
     def time(self, stamp: Timestamp | int, *, present: bool = True) -> str:
         ms = stamp if isinstance(stamp, int) else stamp.ToMilliseconds()
@@ -52,7 +54,10 @@ class Look:
             return ""
         begin = getattr(message, first).ToMilliseconds()
         end = getattr(message, last).ToMilliseconds() if message.HasField(last) else now_ms()
-        return rough_text(max(end - begin, 0))
+        return self.length(max(end - begin, 0))
+
+    def length(self, ms: int) -> str:
+        return f"{ms / 1000:.3f}" if self.in_seconds else rough_text(ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,46 +1,31 @@
-"""The only place that prints data: one message, a list, a table, in six formats.
+"""The only place that prints data: one message, a list, a table, in seven formats.
 
 `table` and `wide` are for people on a terminal and become plain tab-separated values in a pipe;
+`csv` is all columns for a spreadsheet, with lengths of time in seconds;
 `json`, `jsonl` and `yaml` are the API's own JSON, in YAML with payloads in words; `name` is what
 the next command wants to know.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clean import echo, folded, json_of, visible
+from .clean import echo, flat, folded, json_of, visible
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
-    from rich.text import Text
 
     from .formats import Cell, Column
 
-# Columns of words, which may take several lines.
-LONG = {
-    "NOTE",
-    "MESSAGE",
-    "ERROR",
-    "MORE",
-    "DESCRIPTION",
-    "REASON",
-    "RESULT",
-    "LABELS",
-    "CHANGED",
-    "HANDLERS",
-    "WAITS FOR",
-}
-LONG_WIDTH = 24
-# Columns that a narrow terminal does without, the first one first; `-o wide` shows them all.
-GIVE_WAY = ("WAITING", "CLOCK", "LAST", "ZONE", "VERSION", "HOLD", "CONCURRENCY", "RATE")
 EVENT_WIDTHS = (8, 19, 15, 28)  # Of an event: revision, time, kind, what it is about.
 Row = Sequence["Cell | str"]
 
@@ -59,11 +44,15 @@ class Output:
     @property
     def for_person(self) -> bool:
         """Somebody looks at stdout, or asked for it to look so."""
-        return self.color == "always" or sys.stdout.isatty()
+        return not self.is_csv and (self.color == "always" or sys.stdout.isatty())
 
     @property
     def is_table(self) -> bool:
-        return self.format in ("table", "wide")
+        return self.format in ("table", "wide", "csv")
+
+    @property
+    def is_csv(self) -> bool:
+        return self.format == "csv"
 
     @property
     def is_plain(self) -> bool:
@@ -162,9 +151,13 @@ class Output:
             echo(compact(message)) if self.format == "json" else self.one(message)
             return
         look = self.look
-        cells = [column.cell(message, look) for column in self._columns(message)]
+        columns = self._columns(message)
+        cells = [column.cell(message, look) for column in columns]
         if not self.for_person:
-            echo("\t".join(flat(str(cell)) for cell in cells))
+            if self.is_csv and self.headers:
+                self._row([column.title for column in columns], is_title=True)
+                self.headers = False
+            self._row(cells)
             return
         from rich.padding import Padding
         from rich.text import Text
@@ -200,85 +193,28 @@ class Output:
     def table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
         """Print rows: aligned for a person, tab-separated for a program."""
         if self.for_person:
-            self._rich_table(titles, rows)
+            from .tables import FittedTable
+
+            FittedTable(titles, rows, self.console).show(
+                headers=self.headers, is_whole=self.format == "wide"
+            )
             return
         if self.headers:
-            echo("\t".join(titles))
+            self._row(titles, is_title=True)
         for row in rows:
-            echo("\t".join(flat(str(cell)) for cell in row))
+            self._row(row)
 
-    def _rich_table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
-        cells = [
-            [Text(flat(str(cell)), getattr(cell, "style", "")) for cell in row] for row in rows
-        ]
-        console = self.console
-        every = list(range(len(titles)))
-        filled = [number for number in every if any(row[number].plain for row in cells)]
-        every = [number for number in every if number in filled or titles[number] != "NOTE"]
-        shown = (
-            filled
-            if self.format == "wide" or _needs(titles, cells, every) > console.width
-            else every
-        )
-        shown = self._fitting(titles, cells, shown, console.width)
-        needed = _needs(titles, cells, shown)
-        below = [number for number in shown if number and titles[number] in {*LONG, "WORKER"}]
-        if needed > console.width and below and self.format != "wide":
-            self._stacked(console, titles, cells, shown, below)
+    def _row(self, cells: Row, *, is_title: bool = False) -> None:
+        """A line for a program."""
+        if not self.is_csv:
+            echo("\t".join(flat(str(cell)) for cell in cells))
             return
-        table = Table(box=None, show_header=self.headers, pad_edge=False, header_style="bold")
-        for number in shown:
-            # Long texts take several lines; all else keeps its width, even beyond the terminal's.
-            table.add_column(titles[number], no_wrap=titles[number] not in LONG, overflow="fold")
-        for row in cells:
-            table.add_row(*(row[number] for number in shown))
-        console.width = max(console.width, needed)
-        console.print(table, crop=False)
-
-    def _fitting(
-        self, titles: Sequence[str], cells: Sequence[Sequence[Text]], shown: list[int], width: int
-    ) -> list[int]:
-        """The columns without those that give way, as far as the terminal is too narrow."""
-        if self.format == "wide":
-            return shown
-        for title in GIVE_WAY:
-            beside = [number for number in shown if titles[number] not in LONG]
-            if _needs(titles, cells, beside) <= width:
-                break
-            shown = [number for number in shown if titles[number] != title]
-        return shown
-
-    def _stacked(
-        self, console: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]],
-        shown: Sequence[int], below: Sequence[int],
-    ) -> None:  # fmt: skip
-        """A table that is too wide for the terminal: long texts have lines of their own."""
-        from rich.padding import Padding
-        from rich.text import Text
-
-        beside = [number for number in shown if number not in below]
-        widths = {number: _width(titles, cells, number) for number in beside}
-
-        def line(row: Sequence[Text]) -> None:
-            text = Text()
-            for number in beside:
-                text.append_text(row[number]).append(
-                    " " * (widths[number] - row[number].cell_len + 2)
-                )
-            text.rstrip()
-            console.print(text, soft_wrap=True)
-
-        if self.headers:
-            line([Text(title, "bold") for title in titles])
-        for row in cells:
-            line(row)
-            for number in below:
-                if row[number].plain:
-                    text = Text(f"{titles[number].lower()}: ").append_text(row[number])
-                    console.print(Padding(text, (0, 0, 0, 4)))
+        texts = [str(cell) for cell in cells]
+        if is_title:
+            texts = [text.lower().replace(" ", "_") for text in texts]
+        line = StringIO()
+        csv.writer(line, lineterminator="\n").writerow(texts)
+        echo(line.getvalue(), nl=False)
 
     def _items(self, pages: Iterable[Message], field: str, empty: str) -> None:
         items = (item for page in pages for item in getattr(page, field))
@@ -302,14 +238,17 @@ class Output:
         from .columns import COLUMNS
 
         every = COLUMNS[message.DESCRIPTOR.name]
-        return [column for column in every if self.format == "wide" or not column.wide]
+        return [column for column in every if self.format != "table" or not column.wide]
 
     def _describe(self, message: Message) -> None:
         from .describe import lines
 
         for line in lines(message, self.look):
             if not self.for_person:
-                echo(f"{'.'.join(line.path)}\t{flat(line.value)}") if line.value else None
+                # A text of several lines has as many rows, so that none of it is lost.
+                parts = [line.value] if self.is_csv else line.value.rstrip("\n").split("\n")
+                for part in parts if line.value else ():
+                    self._row([".".join(line.path), part])
                 continue
             self.console.print(line.fitted(self.console.width).text, soft_wrap=True)
 
@@ -317,7 +256,7 @@ class Output:
     def look(self) -> Any:  # A Look; its module loads protobuf.
         from .formats import Look
 
-        return Look(self.time_style, exact=not self.for_person)
+        return Look(self.time_style, exact=not self.for_person, in_seconds=self.is_csv)
 
     @property
     def console(self) -> Console:
@@ -331,16 +270,6 @@ class Output:
             markup=False,
             emoji=False,
         )
-
-
-def _width(titles: Sequence[str], cells: Sequence[Sequence[Text]], number: int) -> int:
-    return max([len(titles[number]), *(row[number].cell_len for row in cells)])
-
-
-def _needs(titles: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> int:
-    """How wide a terminal must be for these columns."""
-    widths = ((_width(titles, cells, number), titles[number] in LONG) for number in shown)
-    return sum(min(width, LONG_WIDTH) if long else width for width, long in widths) + 2 * len(shown)
 
 
 class Last:
@@ -398,9 +327,3 @@ def name_of(message: Message) -> str:
         if field in fields and fields[field].message_type is None and getattr(message, field):
             return str(getattr(message, field))
     return compact(message)
-
-
-def flat(text: str) -> str:
-    """On one line, without tabs, so that a line stays a row."""
-    text = " ".join(text.split()) if any(sign in text for sign in "\t\r\n") else text
-    return visible(text)

@@ -52,7 +52,7 @@ def test_a_dry_run_counts_and_shows_what_would_be_refused(cli: Cli, stage: Stage
 
     shown = cli.ok("job", "delete", "--filter", "NOT name=c", "--dry-run")
 
-    assert "2 jobs would be deleted, with history (b, …)." in shown.output
+    assert "1 job would be deleted, with history (b)." in shown.output
     assert "a: 'a' cannot be deleted, since 1 job waits for it: c" in shown.output
     assert stage.machine.job("b").name == "b"
 
@@ -67,6 +67,37 @@ def test_what_was_refused_is_named_and_ends_the_command_otherwise(cli: Cli, stag
     assert "1 job deleted, with history." in shown.output
     assert "1 job refused" in shown.output
     assert "a: 'a' cannot be deleted" in shown.output
+
+
+def test_all_of_a_label_change_and_a_trial_says_what_the_change_does(
+    cli: Cli, stage: Stage
+) -> None:
+    for name, after in (("a", ""), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "")):
+        more = ("--after", after) if after else ()
+        cli.ok("job", "create", name, "--handler", "h", "--label", "team=x", *more)
+    cli.ok("job", "create", "other", "--handler", "h", "--after", "d")
+
+    assert "5 jobs paused." in cli.ok("job", "pause", "-l", "team=x", "--yes").stderr
+    assert stage.machine.job("other").status.state != PAUSED
+    assert "5 jobs resumed." in cli.ok("job", "resume", "-l", "team=x", "--yes").stderr
+    narrow = ("-l", "team=x", "--filter", "name=a OR name=e", "--yes")
+    assert "2 jobs triggered." in cli.ok("job", "trigger", *narrow).stderr
+
+    tried = cli.ok("job", "delete", "-l", "team=x", "--dry-run").stderr
+    done = cli("job", "delete", "-l", "team=x", "--yes")
+
+    assert "3 jobs would be deleted, with history (" in tried
+    for said in (tried, done.stderr):
+        assert "d: 'd' cannot be deleted, since 1 job waits for it: other" in said
+        assert "a: d, which waits for it, stays" in said
+    assert done.exit_code == 1
+    assert "3 jobs deleted, with history." in done.stderr
+    left = cli.ok("job", "list", "--filter", "NOT state=DELETING", "-o", "name").stdout
+    assert left.split() == ["a", "d", "other"]
+    cli.ok("job", "delete", "other", "--yes")
+    assert "2 jobs would be" in cli.ok("job", "delete", "-l", "team=x", "--dry-run").stderr
+    assert "2 jobs deleted" in cli.ok("job", "delete", "-l", "team=x", "--yes").stderr
+    assert "No job fits" in cli.ok("job", "delete", "-l", "team=x", "--yes").stderr
 
 
 def test_runs_are_triggered_cancelled_and_retried(cli: Cli, stage: Stage) -> None:
@@ -87,7 +118,8 @@ def test_runs_are_triggered_cancelled_and_retried(cli: Cli, stage: Stage) -> Non
     [
         ("job", "pause"), ("job", "pause", "a", "--filter", "name=a"), ("run", "cancel"),
         ("job", "trigger", "--filter", "", "--force", "--yes"), ("run", "retry"),
-        ("job", "delete", "-l", "team=a", "--filter", "name=a"), ("job", "resume"),
+        ("job", "delete", "a", "-l", "team=a"), ("job", "resume"), ("job", "pause", "-l", "team"),
+        ("job", "trigger", "-l", "team=a", "--due", "+1h", "--yes"),
     ],
 )  # fmt: skip
 def test_nothing_is_never_taken_for_everything(cli: Cli, words: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.client.cli import main
+from raftsched.client.cli.commands.token import keep_to_owner
 from raftsched.client.cli.connectivity import unreachable
 from raftsched.client.cli.exits import Exit
 from raftsched.client.sdk import course
+from raftsched.proto.v1 import access_pb2, options_pb2
 
 from ..stage import BlackHole, Stage, dead_endpoint, losing_the_answer, refusing
 from .conftest import Cli
+from .test_groups import saying
 
 # Reason -> exit code, what is said to be typed next.
 REFUSALS = {
@@ -287,6 +291,83 @@ def test_a_connection_that_is_not_trusted_says_what_to_give(
 
     assert told.exit_code == Exit.UNREACHABLE
     assert then in told.stderr.split("Try: ")[1]
+
+
+def test_a_cluster_without_a_leader_is_named_so(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftsched.client.cli.session.LEADERLESS_S", 0.0)
+    monkeypatch.setattr(course, "ELECTION_TOLD_S", 0.0)
+    nobody = refusing("NO_QUORUM", "n3 knows no leader that a majority follows; try again")
+    for words, stale in ((("job", "get", "a"), True), (("job", "pause", "a"), False)):
+        stage.nodes[0].faults.append(nobody)
+
+        said = cli(*words)
+
+        assert said.exit_code == Exit.UNREACHABLE
+        assert said.stderr.startswith(
+            f"Error: cannot {' job '.join(words[1:])}: the cluster has no"
+        )
+        assert "Try: raftsched cluster status\n" in said.stderr
+        assert ("the same with --stale" in said.stderr) == stale
+        assert not stage.nodes[0].faults
+    # A time that was typed is waited for; a node that knows one again is enough.
+    stage.nodes[0].faults.append(nobody)
+    said = cli("job", "get", "a", "--timeout", "20s")
+    assert said.exit_code == Exit.NOT_FOUND
+    assert "Note: there is no leader yet; trying again (Ctrl-C ends it)" in said.stderr
+
+
+def test_a_token_of_one_namespace_is_told_which(cli: Cli, stage: Stage) -> None:
+    grants = [access_pb2.Caller.Grant(role=options_pb2.ROLE_EDITOR, namespace="billing")]
+    caller = access_pb2.Caller(kind=access_pb2.Caller.KIND_TOKEN, name="ci", grants=grants)
+
+    def refused(*words: str) -> str:
+        answers = [refusing("FORBIDDEN", "you need the role viewer"), saying(caller)]
+        stage.nodes[0].faults.extend(answers)
+        said = cli("job", "list", *words)
+        assert said.exit_code == Exit.FORBIDDEN
+        stage.nodes[0].faults.clear()
+        return said.stderr
+
+    assert "no namespace was named, so it was default; yours is billing" in refused()
+    assert "Try: the same with -n billing" in refused()
+    assert "billing" not in refused("-n", "default")
+    caller.grants.add(role=options_pb2.ROLE_VIEWER, namespace="other")
+    assert "billing" not in refused()
+
+
+@pytest.mark.parametrize("verb", ["create", "rotate"])
+def test_a_secret_in_a_file_is_for_its_owner_alone(
+    verb: str, cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    token = access_pb2.AccessToken(name="ci", role=options_pb2.ROLE_EDITOR, namespace="default")
+    kinds = {"create": access_pb2.CreateAccessTokenResponse,
+             "rotate": access_pb2.RotateAccessTokenResponse}  # fmt: skip
+    made = kinds[verb](access_token=token, secret="s3cret")
+    words = ("token", verb, "ci", *(("--role", "editor") if verb == "create" else ()))
+    file = tmp_path / "ci.token"
+    stage.nodes[0].faults.append(saying(made))
+
+    said = cli.ok(*words, "--to", str(file))
+
+    assert (said.stdout, file.read_text()) == ("", "s3cret\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "s3cret" not in said.stderr
+    assert "you alone may read (0600)" in said.stderr
+    again = cli(*words, "--to", str(file))
+    assert (again.exit_code, file.read_text()) == (Exit.CONFLICT, "s3cret\n")
+    assert cli(*words, "--to", str(tmp_path / "no" / "x")).exit_code == Exit.USAGE
+    # A shell makes the file of stdout, for everybody to read.
+    shared = tmp_path / "shared"
+    with shared.open("w") as stdout:
+        shared.chmod(0o644)
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patch:
+            patch.setattr("sys.stdout", stdout)
+            assert keep_to_owner()
+            assert not keep_to_owner()
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o600
 
 
 def test_half_a_certificate_and_an_empty_token_are_refused_by_name(

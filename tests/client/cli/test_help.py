@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -121,6 +122,32 @@ def test_a_wrong_option_is_answered_with_the_right_one(cli: Cli) -> None:
 
     assert said.exit_code == 2
     assert "--state" in said.stderr
+
+
+def test_what_people_type_for_a_command_is_understood(cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "work")
+
+    assert cli.ok("jobs", "show", "a").stdout == cli.ok("job", "get", "a").stdout
+    assert "Run a." in cli.ok("job", "run", "a").stderr
+    assert cli.ok("job", "ls", "-o", "name").stdout == "a\n"
+    assert "deleted" in cli.ok("job", "rm", "a", "--yes").stderr
+    assert cli("run", "run").exit_code == 2
+
+
+def test_each_option_is_a_sentence(cli: Cli) -> None:
+    """With a subject, and the default where there is one that is not shown by itself."""
+    wrong = [
+        f"{' '.join(path)} {option.opts[0]}: {option.help}"
+        for path, made in EVERY
+        for option in made.params
+        if isinstance(option, click.Option)
+        and option.name != "help"
+        and not re.fullmatch(
+            r"[A-Z`-][^\[]*\w\S* [^\[]*[.)](  \[[^\]]+\])?", " ".join([option.help or ""])
+        )
+    ]
+
+    assert wrong == []
 
 
 def test_what_is_not_installed_is_not_offered() -> None:

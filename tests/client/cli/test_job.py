@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client.cli.commands.job import condition
+from raftsched.client.cli.input.filters import condition
 from raftsched.statemachine.model.request import SetAside
 
 from ..stage import Stage
@@ -286,7 +286,7 @@ def test_jobs_are_deleted_by_label(cli: Cli) -> None:
     again = cli.ok("job", "delete", "-l", "team=x", "--yes")
 
     assert cli.ok("job", "list", "--state", "active", "-o", "name").stdout == "c\n"
-    assert again.stderr == "No job has team=x.\n"
+    assert again.stderr == "No job fits 'labels.team=x'.\n"
     assert cli("job", "delete", "c", "-l", "team=y", "--yes").exit_code == 2
     assert cli("job", "delete", "--yes").exit_code == 2
 

@@ -472,7 +472,7 @@ def test_a_kind_that_is_none_is_refused(words: tuple[str, ...], cli: Cli) -> Non
 
 
 def test_a_revision_that_is_none_says_how_it_is_written(cli: Cli) -> None:
-    said = cli("watch", "--since", "yesterday")
+    said = cli("watch", "--since", "someday")
 
     assert said.exit_code == 2
     assert "--since 17.3, or --since oldest" in said.stderr
@@ -499,7 +499,7 @@ def test_an_audit_proves_that_nothing_is_missing(cli: Cli, stage: Stage) -> None
     every = cli.rows("audit", "--all")
     ledger = cli.rows("audit", "x", "--ledger")
 
-    assert "Job x: sound, 3 of 3 scheduled times have one." in one.stderr
+    assert "Job x: sound, 3 of 3 scheduled times have an outcome." in one.stderr
     assert one.stdout.splitlines()[0] == "OUTCOME\tTIMES"
     assert every[1] == ["x", "yes", "3", "3", "0", "0", "0", "0"]
     assert ledger[0] == ["SCHEDULED", "TO", "TIMES", "OUTCOME"]
@@ -507,7 +507,7 @@ def test_an_audit_proves_that_nothing_is_missing(cli: Cli, stage: Stage) -> None
 
 def test_a_gap_ends_with_1(cli: Cli, stage: Stage) -> None:
     answer = job_pb2.AuditJobResponse(sound=False, expected=2, recorded=1)
-    answer.gaps.add().FromMilliseconds(NOW)
+    answer.missing.add().FromMilliseconds(NOW)
     stage.nodes[0].faults.append(saying(answer))
 
     said = cli("audit", "x")

@@ -206,6 +206,15 @@ async def test_what_is_not_there(
     assert ("allow" in got.headers) == (status == 405)
 
 
+async def test_the_short_form_names_the_path_that_has_the_call(gateway: Served) -> None:
+    for path, other in (("", ""), ("/report", "/report")):
+        got = await gateway.ask("GET", f"/api/v1/jobs{path}")
+        assert (got.status, got.reason) == (405, "METHOD_NOT_ALLOWED")
+        assert f"type GET /v1/jobs{other}, which does" in got.error["message"]
+    put = await gateway.ask("PUT", "/api/v1/jobs")
+    assert "type " not in put.error["message"]
+
+
 async def send(gateway: Served, data: bytes, **headers: str) -> Got:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     async with gateway.session.post(f"{gateway.url}/v1/jobs", data=data, headers=named) as answer:

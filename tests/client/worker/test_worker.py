@@ -26,6 +26,23 @@ from raftsched.proto.v1.worker_pb2 import ResultAck, Stop
 from .node import PATIENCE_S, Node
 
 
+def test_a_handler_is_registered_with_parentheses_and_without() -> None:
+    worker = Worker("127.0.0.1:1")
+
+    @worker.handler
+    def one(day: str) -> str:
+        return day
+
+    @worker.handler()
+    def two() -> None: ...
+
+    @worker.handler("three")
+    def other() -> None: ...
+
+    assert worker.handlers == ("one", "three", "two")
+    assert one("monday") == "monday"
+
+
 @asynccontextmanager
 async def serving(worker: Worker) -> AsyncIterator[Worker]:
     """The worker serves within; afterwards it drains."""

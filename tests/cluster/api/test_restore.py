@@ -114,6 +114,10 @@ async def test_the_state_of_the_backup_takes_the_place_of_the_present_one(tmp_pa
         assert (after.cluster_id, after.term) == (status.cluster_id, status.term)
         notes = await leader.stub(ACCESS).ListAuditRecords(access_pb2.ListAuditRecordsRequest())
         assert "RestoreBackup" in {record.method for record in notes.records}
+        # It changed each namespace, so it stands in the log of each.
+        of_one = access_pb2.ListAuditRecordsRequest(namespace="default", filter="method:Restore")
+        [restored] = (await leader.stub(ACCESS).ListAuditRecords(of_one)).records
+        assert (restored.namespace, restored.subject) == ("", "cluster")
         # The same again changes nothing.
         again = await leader.stub(CLUSTER).RestoreBackup(asked())
         assert again.former_revision == answer.former_revision

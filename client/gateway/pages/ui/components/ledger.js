@@ -57,7 +57,7 @@ function Proof({ job, from, since }) {
     </div>
     ${state.error ? html`<${Failed} error=${state.error} again=${run} />` : ""}
     ${found && !found.sound ? html`<ul class="lines">
-      ${(found.gaps ?? []).slice(0, 20).map((gap) => html`<li><${Shape} state="MISSED" /><span class="grow"><${Time} at=${gap} as="both" /> has no outcome</span></li>`)}
+      ${(found.missing ?? []).slice(0, 20).map((gap) => html`<li><${Shape} state="MISSED" /><span class="grow"><${Time} at=${gap} as="both" /> has no outcome</span></li>`)}
       ${(found.findings ?? []).slice(0, 20).map((one) => html`<li><${Shape} state=${one.verdict === "VERDICT_WRONG" ? "FAILED" : "WARNING"} /><span class="grow"><${Time} at=${one.scheduledTime} as="both" /> ${Number(one.count) > 1 ? `and ${number(Number(one.count) - 1)} more: ` : ""}${one.reason}</span></li>`)}
     </ul>` : ""}
     ${(found?.waiting ?? []).slice(0, 5).map((one) => html`<p class="soft">${number(one.count)} wait for ${one.awaits}, since <${Time} at=${one.sinceTime} />.</p>`)}`;
