@@ -251,7 +251,7 @@ def coalesces_all() -> AbstractContextManager[None]:
 
 
 def stands_by_hand() -> AbstractContextManager[None]:
-    return exchanged(catch_up, "_wait", CatchesUp(run_pb2.OUTCOME_SKIPPED_BY_HAND).wait)
+    return exchanged(catch_up, "_wait", CatchesUp(run_pb2.OUTCOME_SKIPPED_MANUALLY).wait)
 
 
 def skips_for_overlap() -> AbstractContextManager[None]:

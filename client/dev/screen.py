@@ -44,7 +44,7 @@ KINDS = {
 NOT_FIRED = {
     run_pb2.OUTCOME_SKIPPED_OVERLAP: "the previous run is still going",
     run_pb2.OUTCOME_SKIPPED_CALENDAR: "a calendar leaves it out",
-    run_pb2.OUTCOME_SKIPPED_BY_HAND: "it was left out manually",
+    run_pb2.OUTCOME_SKIPPED_MANUALLY: "it was left out manually",
     run_pb2.OUTCOME_COALESCED: "merged with a later one",
     run_pb2.OUTCOME_MISSED: "it was missed",
     run_pb2.OUTCOME_SKIPPED_DEADLINE: "it was later than its start deadline",

@@ -40,7 +40,7 @@ def left_out(view: View, job: Job, scheduled_ms: int, *, ask_days: bool = True) 
     for edit in job.state.edits:
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_SKIP:
             drop_edit(view, job, edit)
-            ledger.record(view, job, scheduled_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            ledger.record(view, job, scheduled_ms, run_pb2.OUTCOME_SKIPPED_MANUALLY)
             return True
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.

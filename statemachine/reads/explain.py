@@ -386,7 +386,7 @@ def _next(view: View, job: Job) -> Obstacles:
             yield _obstacle(Obstacle.KIND_RUNNING, message)
         elif not job.definition.schedules and not job.definition.template.spec.upstream.jobs:
             message = "it has no schedule, so it happens only manually; trigger it"
-            yield _obstacle(Obstacle.KIND_BY_HAND, message)
+            yield _obstacle(Obstacle.KIND_MANUAL, message)
         return
     try:
         ahead = upcoming.upcoming(view, job)

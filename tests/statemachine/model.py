@@ -18,7 +18,7 @@ CANCEL_GRACE_MS = 30_000
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
 OUTCOMES = {"miss": "MISSED", "coalesce": "COALESCED", "expire": "SKIPPED_DEADLINE",
-            "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
+            "skipped": "SKIPPED_MANUALLY"}  # fmt: skip
 # What waits for its turn waits on then.
 NO_ROOM = ("skip", "hold newest", "replace")
 # After which a backfill may run a time.
@@ -493,7 +493,7 @@ class Model:
         edit = job.edits.get(at_ms)
         if edit is not None and edit.kind == "SKIP":
             del job.edits[at_ms]
-            self._record(job, [at_ms], "SKIPPED_BY_HAND")
+            self._record(job, [at_ms], "SKIPPED_MANUALLY")
         return edit is not None or job.knows(at_ms)
 
     def _release(self, job: Job) -> None:

@@ -203,7 +203,7 @@ def test_a_skip_behind_the_last_time_keeps_no_job(machine: Machine) -> None:
     timing = Timing(max_runs=9)
     machine.do(with_mask("spec.timing.max_runs", name="a", timing=timing))
     play(machine, 8)
-    assert dict(ledger(machine)).get(5) in (None, "SKIPPED_BY_HAND")
+    assert dict(ledger(machine)).get(5) in (None, "SKIPPED_MANUALLY")
     assert 5 not in ran(machine)
     machine.check()
 

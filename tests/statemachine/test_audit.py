@@ -132,7 +132,7 @@ def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
     assert (before.expected, before.recorded) == (4, 4)
     assert after.sound
     assert (after.expected, after.recorded) == (11, 11)
-    assert counts(after)["SKIPPED_BY_HAND"] == 1
+    assert counts(after)["SKIPPED_MANUALLY"] == 1
 
 
 @pytest.mark.parametrize("rule", job_pb2.MisfirePolicy.Rule.values())

@@ -294,7 +294,7 @@ LIES = [
     ("SKIPPED_OVERLAP", HOUR_MS // 2, "LATE"),
     ("SKIPPED_QUOTA", 5, "RAN"),
     ("SKIPPED_CALENDAR", 5, "RAN"),
-    ("SKIPPED_BY_HAND", 5, "RAN"),
+    ("SKIPPED_MANUALLY", 5, "RAN"),
     ("SKIPPED_DEADLINE", 5, "RAN"),
 ]
 

@@ -182,7 +182,7 @@ def test_days_off_and_what_was_left_out_by_hand_do_not_run_after_an_outage(
     # Two at once; what is left out does not wait.
     assert left == [3, 2, 1, 0, 0]
     days = [outcome for _, (outcome, _) in sorted(outcomes(machine).items())]
-    assert days == ["LATE", "LATE", "SKIPPED_CALENDAR", "LATE", "SKIPPED_BY_HAND", "LATE", "LATE"]
+    assert days == ["LATE", "LATE", "SKIPPED_CALENDAR", "LATE", "SKIPPED_MANUALLY", "LATE", "LATE"]
     assert usage(machine) == 0
     assert sound(machine)
 
@@ -438,7 +438,7 @@ def test_the_first_and_the_last_missed_time_may_be_left_out_by_hand(machine: Mac
     outage(machine, 1_000)
 
     assert [outcome for _, (outcome, _) in sorted(outcomes(machine).items())] == [
-        "SKIPPED_BY_HAND", "LATE", "LATE", "SKIPPED_BY_HAND",
+        "SKIPPED_MANUALLY", "LATE", "LATE", "SKIPPED_MANUALLY",
     ]  # fmt: skip
     assert sound(machine)
 

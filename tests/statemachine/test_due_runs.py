@@ -98,7 +98,7 @@ def test_a_time_that_was_skipped_takes_no_place_of_another(machine: Machine) -> 
     machine.at("2026-01-01T05:30")
 
     assert runs(machine) == [instant("2026-01-01T04:00")]
-    assert in_order(machine) == ["COALESCED", "LATE", "SKIPPED_BY_HAND"]
+    assert in_order(machine) == ["COALESCED", "LATE", "SKIPPED_MANUALLY"]
     assert sound(machine)
 
 

@@ -283,7 +283,7 @@ def test_single_occurrences_are_skipped_moved_and_added(machine: Machine) -> Non
         fired.append(len(machine.live("a")))
 
     assert fired == [0, 0, 0, 0, 0, 2, 3, 4]
-    assert outcomes(machine, "a") == ["SKIPPED_BY_HAND", "RAN", "RAN", "RAN", "RAN"]
+    assert outcomes(machine, "a") == ["SKIPPED_MANUALLY", "RAN", "RAN", "RAN", "RAN"]
 
 
 def test_a_backfill_runs_what_did_not_run_and_leaves_the_rest_alone(machine: Machine) -> None:
@@ -581,7 +581,7 @@ def test_a_time_that_was_skipped_by_hand_is_not_missed(
     machine.at("2026-01-01T06:30")
     machine.fire()
 
-    assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_SKIPPED_BY_HAND
+    assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_SKIPPED_MANUALLY
     status = machine.job("a").status
     assert (status.fired, list(status.edits)) == (6, [])
     assert audited(machine)
@@ -598,7 +598,7 @@ def test_the_first_time_of_a_job_after_the_end_that_was_skipped_is_not_missed(
     machine.at("2026-01-01T06:30")
     machine.fire()
 
-    assert outcomes(machine, "a") == ["SKIPPED_BY_HAND"]
+    assert outcomes(machine, "a") == ["SKIPPED_MANUALLY"]
     assert machine.job("a").status.HasField("next_scheduled_time")
 
 

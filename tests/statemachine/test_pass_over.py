@@ -77,7 +77,7 @@ def each_alone(view: View, job: Job, plan: Plan, first: int, last: int) -> None:
             ledger.record(view, job, at_ms, MISSED)
         elif edit.kind == Edit.KIND_SKIP:
             scheduled_time.drop_edit(view, job, edit)
-            ledger.record(view, job, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            ledger.record(view, job, at_ms, run_pb2.OUTCOME_SKIPPED_MANUALLY)
 
 
 def said(view: View, job: Job, times: list[int]) -> object:

@@ -69,7 +69,7 @@ Setting = tuple[tuple[str, int], int, str, str, str, int]
 SETTINGS: list[Setting] = list(product(POLICIES, GRACES, BUSY, QUOTAS, DOWN, DEADLINES))
 OUTCOMES = {"run": "RAN", "coalesce": "COALESCED", "miss": "MISSED",
             "expire": "SKIPPED_DEADLINE",
-            "excluded": "SKIPPED_CALENDAR", "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
+            "excluded": "SKIPPED_CALENDAR", "skipped": "SKIPPED_MANUALLY"}  # fmt: skip
 FATES = {"excluded": "exclude", "skipped": "skip"}
 EARLY_MS = START_MS + HOUR_MS
 ROUNDS = 20  # In each of which all runs that are ready are taken and end well.

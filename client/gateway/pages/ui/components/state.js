@@ -22,7 +22,7 @@ const STATES = {
   PENDING: ["ring", "wait"], SKIPPED: ["dash", "wait"], CANCELLED: ["square", "off"], WARNING: ["triangle", "warn", "with a warning"],
   ACTIVE: ["dot", "ok"], PAUSED: ["pause", "warn"], FINISHED: ["flag", "wait"], DELETING: ["square", "off"], BROKEN: ["cross", "bad"],
   RAN: ["check", "ok"], LATE: ["triangle", "warn"], MISSED: ["cross", "bad"], COALESCED: ["dash", "wait"], REPLACED: ["square", "off"],
-  SKIPPED_OVERLAP: ["dash", "wait"], SKIPPED_CALENDAR: ["dash", "off"], SKIPPED_BY_HAND: ["dash", "off", "skipped manually"],
+  SKIPPED_OVERLAP: ["dash", "wait"], SKIPPED_CALENDAR: ["dash", "off"], SKIPPED_MANUALLY: ["dash", "off"],
   SKIPPED_DEADLINE: ["triangle", "warn"], SKIPPED_QUOTA: ["triangle", "warn"], TRIGGERED: ["check", "run"],
   LAPSED: ["cross", "warn"], TIMED_OUT: ["cross", "bad"], RELEASED: ["dash", "wait"], NONE: ["ring", "wait"],
   LEADER: ["dot", "ok"], FOLLOWER: ["ring", "ok"], CANDIDATE: ["again", "warn"], LEARNER: ["ring", "run"],

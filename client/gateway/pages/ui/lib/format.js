@@ -18,7 +18,7 @@ export const many = (count, one, more = `${one}s`) => `${number(count)} ${Number
 // "RUN_STATE_SUCCEEDED" without its prefix, as the API has enums: "SUCCEEDED".
 const PREFIXES = /^(RUN_STATE|STATE|OUTCOME|CAUSE|PRIORITY|RULE|KIND|END|ROLE|DELIVERY|JOIN|CONDITION|EVENT_KIND|VERDICT|CHANGE|MODE|GAP_RULE|FOLD_RULE|POLICY)_/;
 export const plain = (name = "") => name.replace(PREFIXES, "");
-// And in words: "SKIPPED_BY_HAND" as "skipped by hand".
+// And in words: "SKIPPED_MANUALLY" as "skipped manually".
 export const words = (name = "") => plain(name).toLowerCase().replaceAll("_", " ");
 
 export function shortened(id, most = 28) {
