@@ -61,7 +61,7 @@ def config_options(command: Command) -> Command:
         )(command)  # fmt: skip
     command = click.option(
         "--no-gateway", "gateway__listen", flag_value="", default=None,
-        help="Start no gateway: as --gateway-listen ''.", allow_from_autoenv=False,
+        help="It starts no gateway, as --gateway-listen '' does.", allow_from_autoenv=False,
     )(command)  # fmt: skip
     return click.option(
         "--config", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
@@ -149,7 +149,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="A file that is there is replaced.")
 def init(file: Path | None, force: bool) -> None:
     """Write FILE with every key, its default and what it means; without FILE, print it.
 
@@ -209,7 +209,7 @@ def check(file: Path | None, **flags: str | None) -> None:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Each value is shown with where it comes from.")
 @config_options
 def show(file: Path | None, origin: bool, **flags: str | None) -> None:
     """Print the configuration a node would have, as a file of it.

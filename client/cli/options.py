@@ -62,7 +62,7 @@ def setting_options() -> list[click.Option]:
         click.Option(["--no-headers"], is_flag=True, envvar="RAFTSCHED_NO_HEADERS",
                      help="Tables have no first line."),
         click.Option(["--debug"], is_flag=True, envvar="RAFTSCHED_DEBUG", hidden=True,
-                     help="Errors with all that is known."),
+                     help="Errors come with all that is known."),
     ]  # fmt: skip
 
 

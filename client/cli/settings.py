@@ -65,7 +65,7 @@ SETTINGS = (
     Setting("token_file", "A file with the access token.", metavar="FILE"),
     Setting(
         "insecure",
-        "Send the token to other machines without TLS.",
+        "The token goes to other machines without TLS.",
         "no",
         click.Choice(("no", "yes")),
     ),

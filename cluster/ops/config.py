@@ -71,7 +71,7 @@ class GatewaySection(Section, frozen=True, kw_only=True):
     oidc_issuer: Annotated[
         str,
         Meta(
-            description="Let people sign in on the web page by this identity provider, which the "
+            description="People sign in on the web page by this identity provider, which the "
             "cluster must know."
         ),
     ] = ""

@@ -600,7 +600,7 @@ Global___ShellAction: _TypeAlias = ShellAction  # noqa: Y015
 class MisfirePolicy(_message.Message):
     """What becomes of scheduled times that were not fired in time, as the cluster was down, the job
     was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
-    leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND
+    leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_MANUALLY
     or SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like
     any other, and has its place among the others by the instant at which it is due; of two that are
     due at the same instant the lower scheduled time goes first. What still runs, but for what is in

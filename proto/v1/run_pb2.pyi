@@ -118,7 +118,7 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     """The overlap policy left it out."""
     OUTCOME_SKIPPED_CALENDAR: _Outcome.ValueType  # 4
     """A calendar leaves that day out."""
-    OUTCOME_SKIPPED_BY_HAND: _Outcome.ValueType  # 5
+    OUTCOME_SKIPPED_MANUALLY: _Outcome.ValueType  # 5
     """Somebody skipped this occurrence."""
     OUTCOME_COALESCED: _Outcome.ValueType  # 6
     """Another run stands for it: of what was missed, or of what was in time at the same moment. Also
@@ -150,7 +150,7 @@ OUTCOME_SKIPPED_OVERLAP: Outcome.ValueType  # 3
 """The overlap policy left it out."""
 OUTCOME_SKIPPED_CALENDAR: Outcome.ValueType  # 4
 """A calendar leaves that day out."""
-OUTCOME_SKIPPED_BY_HAND: Outcome.ValueType  # 5
+OUTCOME_SKIPPED_MANUALLY: Outcome.ValueType  # 5
 """Somebody skipped this occurrence."""
 OUTCOME_COALESCED: Outcome.ValueType  # 6
 """Another run stands for it: of what was missed, or of what was in time at the same moment. Also
@@ -853,7 +853,7 @@ class Obstacle(_message.Message):
         """The outage guard releases the backlog at its rate."""
         KIND_JOB_BROKEN: Obstacle._Kind.ValueType  # 22
         """The job was set aside, since work on it failed."""
-        KIND_BY_HAND: Obstacle._Kind.ValueType  # 23
+        KIND_MANUAL: Obstacle._Kind.ValueType  # 23
         """It has no schedule, so it happens only manually."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
@@ -905,7 +905,7 @@ class Obstacle(_message.Message):
     """The outage guard releases the backlog at its rate."""
     KIND_JOB_BROKEN: Obstacle.Kind.ValueType  # 22
     """The job was set aside, since work on it failed."""
-    KIND_BY_HAND: Obstacle.Kind.ValueType  # 23
+    KIND_MANUAL: Obstacle.Kind.ValueType  # 23
     """It has no schedule, so it happens only manually."""
 
     KIND_FIELD_NUMBER: _builtins.int

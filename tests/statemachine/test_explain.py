@@ -241,7 +241,7 @@ def test_a_job_without_anything_ahead_says_so(machine: Machine) -> None:
     machine.fire()
     machine.succeed(machine.grant()[0])
 
-    assert kinds(of_job(machine, "by-hand")) == ["BY_HAND"]
+    assert kinds(of_job(machine, "by-hand")) == ["MANUAL"]
     assert kinds(of_job(machine, "once")) == ["FINISHED"]
 
 

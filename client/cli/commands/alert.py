@@ -58,7 +58,7 @@ def condition_options(body: Any) -> Any:  # A click callback.
         ),
         click.option(
             "--set-aside-above", type=click.IntRange(min=0),
-            help="More work that failed was set aside within 10 minutes than this.",
+            help="There was more work that failed and was set aside within 10 minutes than this.",
         ),
         click.option(
             "--long-step-above", type=Length(),

@@ -27,12 +27,12 @@ class Shown(Command):
 
 @click.command(cls=Shown)
 @click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Keep the data here, and go on with what is there. Without it, data is thrown "
-              "away at the end.")  # fmt: skip
+              help="The folder for the data, which it goes on with. Without it, data is "
+              "thrown away at the end.")  # fmt: skip
 @click.option("--nodes", type=click.Choice(["1", "3", "5"]), default="3", show_default=True,
               help="How many nodes.")  # fmt: skip
 @click.option("--port", type=click.IntRange(1024, 65_000), default=7400, show_default=True,
-              help="Ports from here on; the next free ones if they are in use.")  # fmt: skip
+              help="Its first port; the next free ones if they are in use.")  # fmt: skip
 def dev(folder: Path | None, nodes: str, port: int) -> None:
     """Start a cluster on this machine: nodes and a worker as processes, and a few example jobs.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILES = click.option(
     "--file", "-f", "paths", multiple=True, required=True, metavar="FILE|DIR",
-    help="YAML, TOML, JSON, JSON lines or CSV; - is stdin.",
+    help="The jobs, as YAML, TOML, JSON, JSON lines or CSV; - is stdin.",
 )  # fmt: skip
 PRUNE = click.option(
     "--prune", metavar="KEY=VALUE",

@@ -24,10 +24,24 @@ STATES = ("live", "stuck", "succeeded", "failed")
 
 @click.group(
     cls=ExampleGroup,
-    examples=("raftsched flow list --state stuck", "raftsched flow graph nightly"),
+    examples=(
+        "raftsched flow list --state stuck",
+        "raftsched flow graph nightly",
+        "raftsched job apply -f nightly.yaml",
+    ),
 )
 def flow() -> None:
-    """Flow runs: passes through jobs that depend on each other."""
+    """Flow runs: passes through jobs that depend on each other.
+
+    A flow is made of jobs with --after, or of one file for `job apply`:
+
+    \b
+      flow: nightly
+      cron: 0 2 * * *
+      jobs:
+        extract: {handler: extract}
+        report: {handler: report, after: extract}
+    """
 
 
 @command(flow, "list", "raftsched flow list --job nightly --since 24h", reads=True, lists=True)

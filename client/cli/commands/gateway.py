@@ -28,12 +28,12 @@ DEFAULTS = Limits()
 T = TypeVar("T")
 U = TypeVar("U")
 LIMITS = {
-    "connections": "Open connections at once.",
+    "connections": "The maximum of open connections.",
     "connections_by_address": "Of these, from one address.",
-    "requests": "Requests under way at once; one address may have half.",
-    "streams": "Streams and calls that wait, at once; one address may have half.",
-    "body_mb": "Bodies under way, in MiB; one address may have half.",
-    "answers_mb": "Long answers nobody has read yet, in MiB; one address half.",
+    "requests": "The maximum of requests under way; one address may have half.",
+    "streams": "The maximum of streams and calls that wait; one address may have half.",
+    "body_mb": "The maximum of bodies under way, in MiB; one address may have half.",
+    "answers_mb": "The maximum of long answers not read yet, in MiB; one address half.",
 }
 
 
@@ -61,13 +61,13 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
     help="Where HTTP is served; port 0 is any free one.",
 )
 @click.option(
-    "--tls-cert-file", default="", metavar="FILE", help="Serve HTTPS with this certificate."
+    "--tls-cert-file", default="", metavar="FILE", help="HTTPS is served with this certificate."
 )
 @click.option("--tls-key-file", default="", metavar="FILE", help="The certificate's key.")
 @click.option(
     "--insecure-http",
     is_flag=True,
-    help="Listen beyond this machine without TLS: tokens can be read on the way.",
+    help="It listens beyond this machine without TLS: tokens can be read on the way.",
 )
 @click.option(
     "--host",
@@ -95,14 +95,14 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Believe this address, or network as 10.0.0.0/8, who it asks for (Forwarded, "
+    help="This address, or network as 10.0.0.0/8, is believed who it asks for (Forwarded, "
     "X-Forwarded-For); can be repeated.",
 )
 @click.option(
     "--oidc-issuer",
     default="",
     metavar="URL",
-    help="Let people sign in on the web page by this identity provider, which the "
+    help="People sign in on the web page by this identity provider, which the "
     "cluster must know (raftsched identity put).",
 )
 @click.option(
@@ -126,7 +126,7 @@ def limits(body: Callable[..., None]) -> Callable[..., None]:
     "profile, email.",
 )
 @limits
-@click.option("--quiet", is_flag=True, help="Log only what is wrong, and no requests.")
+@click.option("--quiet", is_flag=True, help="It logs only what is wrong, and no requests.")
 def gateway(
     session: Invocation, listen: str, tls_cert_file: str, tls_key_file: str, insecure_http: bool,
     hosts: tuple[str, ...], origins: tuple[str, ...], path_prefix: str,

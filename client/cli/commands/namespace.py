@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 NUMBER = click.IntRange(min=0)
 # Option -> (field, type, help).
 FIELDS = {
-    "description": ("description", str, "For people."),
-    "max_jobs": ("quota.jobs", NUMBER, "Jobs registered; 0 is no limit."),
-    "max_live_runs": ("quota.live_runs", NUMBER, "Runs under way."),
-    "max_leases": ("quota.leases", NUMBER, "Runs leased at once."),
-    "calls_per_second": ("quota.calls_per_second", NUMBER, "Calls a second."),
-    "max_payload_bytes": ("quota.payload_bytes", NUMBER, "Bytes of payloads of jobs."),
-    "keep_succeeded": ("keep_succeeded", Length(), "Runs that ended well.  [7d]"),
-    "keep_failed": ("keep_failed", Length(), "Dead letters.  [30d]"),
-    "keep_ledger": ("keep_ledger", Length(), "The firing ledger.  [90d]"),
-    "keep_audit": ("keep_audit", Length(), "Audit records.  [365d]"),
+    "description": ("description", str, "What it is for, for people."),
+    "max_jobs": ("quota.jobs", NUMBER, "The maximum of jobs; 0 is no limit.  [no limit]"),
+    "max_live_runs": ("quota.live_runs", NUMBER, "The maximum of runs under way."),
+    "max_leases": ("quota.leases", NUMBER, "The maximum of runs carried out at once."),
+    "calls_per_second": ("quota.calls_per_second", NUMBER, "The maximum of calls a second."),
+    "max_payload_bytes": (
+        "quota.payload_bytes",
+        NUMBER,
+        "The maximum of bytes in payloads of jobs.",
+    ),
+    "keep_succeeded": ("keep_succeeded", Length(), "How long runs that ended well are kept.  [7d]"),
+    "keep_failed": ("keep_failed", Length(), "How long dead letters are kept.  [30d]"),
+    "keep_ledger": ("keep_ledger", Length(), "How long the firing ledger is kept.  [90d]"),
+    "keep_audit": ("keep_audit", Length(), "How long audit records are kept.  [365d]"),
     "weight": ("weight", NUMBER, "Its share of leases.  [100]"),
-    "backlog_rate": ("backlog_rate", NUMBER, "Missed runs a second after an outage.  [1000]"),
+    "backlog_rate": ("backlog_rate", NUMBER, "How many missed runs begin in a second.  [1000]"),
 }
 NAME = click.argument("name", type=NAMESPACE)
 

@@ -61,7 +61,7 @@ def how(body: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--unit", metavar="NAME",
-            help="Restart this unit of systemd over ssh, in place of --hook.",
+            help="The unit of systemd that is restarted over ssh, in place of --hook.",
         ),
         click.option(
             "--hook", metavar="COMMAND",

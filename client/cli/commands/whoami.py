@@ -20,7 +20,7 @@ SHOWN = {2: "an access token", 3: "a token of an identity provider", 4: "a certi
 
 
 @command(None, "whoami", "raftsched whoami", "raftsched whoami --calls", "raftsched whoami -o json")
-@click.option("--calls", is_flag=True, help="Name each call that is open to you.")
+@click.option("--calls", is_flag=True, help="Each call that is open to you is named.")
 def whoami(session: Invocation, calls: bool) -> None:
     """Show who you are to the cluster, and what you may do in which namespace."""
     caller = session.ask(m.access_pb2.WhoAmIRequest(), m.access_pb2.Caller, "ask who calls")
