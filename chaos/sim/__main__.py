@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 
+from . import cells_run
 from .run import SimResult, hunt_all, hunt_stock, run_seed, run_seeds
 
 HELP = """\
@@ -19,6 +20,8 @@ Run the consensus core in a simulated world: links, disks, clocks, processes, al
   --mutants     switch each known defect on and look for it; fails if one survives its budget
   --rules       with --seed or --seeds: the scheduler on top of the core, with users, workers and
                 wall clocks, in place of a small register
+  --cells       with --seed, --seeds or --mutants: namespaces that move between many clusters
+                (docs/scale.md); "cells" in the object counts what they did
 
 With --json one JSON object is the last line of stdout, everything else goes to stderr:
   --seed        {"seed","violation","options","simulated_s","fault_events","acks","reads","rules",
@@ -41,13 +44,16 @@ def main(argv: list[str] | None = None) -> int:
     what.add_argument("--seeds", type=int, help="how many histories")
     what.add_argument("--mutants", action="store_true", help="look for each known defect")
     parser.add_argument("--rules", action="store_true", help="the scheduler, not a register")
+    parser.add_argument("--cells", action="store_true", help="many clusters, not one")
     parser.add_argument("--first", type=int, default=1, help="the first seed of --seeds")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--story", type=int, default=40, help="lines told of a --seed")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(argv)
     begun = time.monotonic()
-    if options.mutants:
+    if options.cells:
+        result, good = cells(options)
+    elif options.mutants:
         result, good = all_mutants(options.jobs)
     elif options.seed is not None:
         result, good = one_seed(options.seed, options.story, rules=options.rules)
@@ -117,6 +123,41 @@ def many_seeds(seeds: range, jobs: int, *, rules: bool) -> tuple[dict[str, objec
         "acks": acks,
         "reads": reads,
         "rules": dict(counts),
+    }
+    return result, not failed
+
+
+def cells(options: argparse.Namespace) -> tuple[dict[str, object], bool]:
+    """What `--cells` asks for."""
+    if options.mutants:
+        rows = []
+        for mutant in cells_run.MUTANTS:
+            rows.append(row := cells_run.hunt(mutant))
+            say(f"{row['mutant']}: {row['seeds'] or 'SURVIVED'} seeds: {row['found']}")
+        survivors = [row["mutant"] for row in rows if row["seeds"] is None]
+        return {"mutants": rows, "survivors": survivors}, not survivors
+    one = options.seed is not None
+    if one:
+        outcomes = [cells_run.run_cells(options.seed, story=options.story)]
+    else:
+        seeds = range(options.first, options.first + options.seeds)
+        outcomes = list(cells_run.run_many(seeds, options.jobs))
+    counts: Counter[str] = Counter()
+    for outcome in outcomes:
+        counts.update(outcome.counts)
+        for line in (*outcome.story, outcome.options) if one or outcome.violation else ():
+            say(line)
+        if outcome.violation:
+            say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")
+            say(f"replay: python -m raftsched.chaos.sim --cells --seed {outcome.seed}")
+    failed = [outcome.seed for outcome in outcomes if outcome.violation]
+    result: dict[str, object] = {
+        "seeds": len(outcomes),
+        "violations": len(failed),
+        "failed": failed[:100],
+        "simulated_hours": round(sum(o.simulated_s for o in outcomes) / 3600, 2),
+        "fault_events": sum(o.fault_events for o in outcomes),
+        "cells": dict(counts),
     }
     return result, not failed
 
