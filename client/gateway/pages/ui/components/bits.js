@@ -85,17 +85,24 @@ export const Labels = ({ labels = {} }) => html`${Object.entries(labels).map(([n
 export const Button = ({ onClick, kind = "", children, disabled, title, pressed, type = "button", label }) => html`<button
   type=${type} class="button ${kind}" disabled=${disabled} title=${title} aria-pressed=${pressed} aria-label=${label} onClick=${onClick}>${children}</button>`;
 
+function oursWords(theirs, own) {
+  const day = own.slice(0, own.lastIndexOf(" ") + 1);
+  return day && theirs.startsWith(day) ? own.slice(day.length) : own;
+}
+
 // The next times of a job, in its own zone, with ours beside it where that is another one. Where its
 // clocks change it says so, as it does for a time that is left out or is not where one expects it.
-export function Nexts({ occurrences, zone: own }) {
+// The day is left out where both have the same. `fits` says which are shown.
+export function Nexts({ occurrences, zone: own, fits = () => true }) {
   const ours = zoneOf(useStore(zoneChoice, (one) => one.zone), own);
   const zone = own || ours;
   return html`<ol class="nexts">${occurrences.map((one, at) => {
+    if (!fits(one)) return "";
     const instant = ms(one.dueTime ?? one.scheduledTime);
     const change = clockChange(occurrences[at - 1], one);
     return html`<li class=${one.excluded ? "soft" : ""}>
       <span title=${`${exact(instant, zone)} ${zone}`}>${clockTime(instant, zone)}</span>
-      ${exact(instant, zone) === exact(instant, ours) ? "" : html`<span class="soft">${clockTime(instant, ours)} ${ours}</span>`}
+      ${exact(instant, zone) === exact(instant, ours) ? "" : html`<span class="soft">${oursWords(clockTime(instant, zone), clockTime(instant, ours))} ${ours}</span>`}
       <span class="soft"><${Time} at=${instant} /></span>
       ${one.excluded ? html`<span class="state"><${Shape} of="dash" tone="off" />left out</span>` : ""}
       ${change ? html`<span class="state is-warn"><${Shape} of="triangle" tone="warn" />clocks change: ${change}</span>` : ""}
@@ -106,18 +113,26 @@ export function Nexts({ occurrences, zone: own }) {
 const AROUND = 4;
 const FAR_MS = 8 * 86_400_000;
 
-// What happens when the clocks are changed, in spring and in autumn: the times around that, of which
-// `ask({fromTime, count}, signal)` gives the preview.
+// What happens on the days on which the clocks are changed, in spring and in autumn; on the first
+// time after, where nothing happens on those. `ask({fromTime, count}, signal)` gives the preview.
 export function AtClockChanges({ occurrences, zone, ask, about }) {
   const times = occurrences.map((one) => ms(one.dueTime ?? one.scheduledTime));
   const gap = Math.min(FAR_MS, ...times.slice(1).map((time, at) => time - times[at]).filter((size) => size > 0));
-  const fits = times.length > 1 && gap < FAR_MS;
+  const regular = times.length > 1 && gap < FAR_MS;
   const asked = useAsked(async (signal) => {
-    const found = fits ? clockChanges(zone || "UTC") : [];
+    const found = regular ? clockChanges(zone || "UTC") : [];
     return Promise.all(found.map(async (at) => {
       const answer = await ask({ fromTime: new Date(at - 1.5 * gap).toISOString(), count: AROUND }, signal);
-      return { at, occurrences: answer.occurrences ?? [] };
+      return { at, all: answer.occurrences ?? [] };
     }));
-  }, JSON.stringify([about, zone, gap, fits]));
-  return (asked.data ?? []).filter((one) => one.occurrences.length).map((one) => html`<div key=${one.at}><h3>When the clocks change, ${exact(one.at, zone, false).slice(0, 14)}</h3><${Nexts} occurrences=${one.occurrences} zone=${zone} /></div>`);
+  }, JSON.stringify([about, zone, gap, regular]));
+  const dayOf = (at) => exact(at, zone, false).slice(0, 14);
+  const changes = (asked.data ?? []).filter((one) => one.all.length);
+  if (!changes.length) return "";
+  return html`<section class="card" aria-label="When the clocks change"><header><h2>When the clocks change</h2></header>${changes.map(({ at, all }) => {
+    const of = (one) => ms(one.dueTime ?? one.scheduledTime);
+    const then = all.filter((one) => dayOf(of(one)) === dayOf(at));
+    const shown = then.length ? then : all.filter((one) => of(one) >= at).slice(0, 1);
+    return html`<h3 key=${at}>${dayOf(at)}</h3><${Nexts} occurrences=${all} zone=${zone} fits=${(one) => shown.includes(one)} />`;
+  })}</section>`;
 }

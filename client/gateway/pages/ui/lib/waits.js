@@ -33,7 +33,8 @@ export function waitsFor(run) {
   const words = new Promise((done) => queue.push(async () => {
     try {
       const path = `/v1/runs/${encodeURIComponent(run.id)}/explain`;
-      done((await read(path, { namespace: run.namespace || namespace() })).summary ?? "");
+      const { summary = "" } = await read(path, { namespace: run.namespace || namespace() });
+      done(summary.replace(/^The run \S+: /, "")); // Which run it is, stands beside it.
     } catch {
       done(""); // It may have begun meanwhile; the list says so.
     }

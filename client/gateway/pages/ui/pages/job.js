@@ -39,9 +39,9 @@ function Next({ job }) {
   return html`<section class="card" aria-label="Next">
     <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
     ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${zone} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No time is left ahead." : "It has no schedule: it runs manually or after other jobs."}</p>`}
-    ${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${zone} about=${[job.uid, job.version]} ask=${(more, signal) => read(pathOf(job.name, "/next"), { namespace: namespace(), ...more }, { signal })} />` : ""}
     ${notes.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
-  </section>`;
+  </section>
+  ${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${zone} about=${[job.uid, job.version]} ask=${(more, signal) => read(pathOf(job.name, "/next"), { namespace: namespace(), ...more }, { signal })} />` : ""}`;
 }
 
 const idOf = (run) => run.id;
@@ -104,7 +104,7 @@ function Seen({ job, again }) {
     ${status.state === "STATE_BROKEN" ? html`<div class="note" data-is="bad"><h2>Set aside <${Time} at=${status.brokenTime} /></h2><p>${status.brokenReason}</p></div>` : ""}
     ${job.spec?.description ? html`<p>${job.spec.description}</p>` : ""}
     <${Facts} job=${job} />
-    <div class="job-top"><${Next} job=${job} /><${Ledger} job=${job.name} /></div>
+    <div class="job-top"><div class="stack"><${Next} job=${job} /></div><${Ledger} job=${job.name} /></div>
     <nav class="tabs" aria-label="Parts of the job">${TABS.map(([name, word]) => html`<a href=${link(["/jobs", job.name], { tab: name === "runs" ? "" : name })} aria-current=${tab === name ? "page" : undefined}>${word}</a>`)}</nav>
     ${tab === "runs" ? html`<${Runs} name=${job.name} />` : ""}
     ${tab === "why" ? html`<${Why} name=${job.name} />` : ""}

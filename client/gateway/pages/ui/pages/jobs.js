@@ -81,7 +81,7 @@ const COLUMNS = [
   { name: "last", title: "Last 20", cell: (job) => html`<${Last} job=${job} />` },
   { name: "good", title: "Succeeded", num: true, lesser: true, cell: (job) => html`<${Good} job=${job} />` },
   { name: "took", title: "Median", num: true, lesser: true, cell: (job) => html`<${Took} job=${job} />` },
-  { name: "live", title: "Under way", num: true, lesser: true, cell: (job) => number(job.status?.live) },
+  { name: "live", title: "Under way", num: true, lesser: true, cell: (job) => (Number(job.status?.live) ? number(job.status.live) : html`<span class="soft">0</span>`) },
   { name: "queue", title: "Queue", lesser: true, cell: (job) => queueOf(job.spec) },
   { name: "does", title: "Does", kind: "cut", hidden: true, lesser: true, cell: (job) => action(job.spec) },
   { name: "priority", title: "Priority", hidden: true, lesser: true, cell: (job) => words(job.spec?.priority) || "medium" },

@@ -1,7 +1,9 @@
 // Runs: those under way as they come and go, and any others by filter; cancel or retry many.
 import { post, read } from "../lib/api.js";
 import { html, useState } from "../lib/dom.js";
+import { number } from "../lib/format.js";
 import { useList } from "../lib/list.js";
+import { usePolled } from "../lib/load.js";
 import { namespace, setParams } from "../lib/route.js";
 import { isUnderWay, RUN_FIELDS } from "../lib/runs.js";
 import { can } from "../lib/session.js";
@@ -13,10 +15,12 @@ import { runColumns, runHref } from "../components/runs.js";
 import { filterOf, Search } from "../components/search.js";
 import { Columns, List, usePicked } from "../components/table.js";
 
+// What is counted without being looked at has its number.
 const QUICK = [
-  ["Under way", ""], ["Running", "state=RUNNING"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
-  ["Failed", "state=FAILED"], ["Succeeded", "state=SUCCEEDED"], ["Cancelled", "state=CANCELLED"],
+  ["Under way", "", "liveRuns"], ["Running", "state=RUNNING", "leases"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
+  ["Failed", "state=FAILED", "deadLetters"], ["Succeeded", "state=SUCCEEDED"], ["Cancelled", "state=CANCELLED"],
 ];
+const COUNTS_MS = 5_000;
 const FAILED = "state=FAILED";
 const ALWAYS = ["state", "job", "due", "late", "took", "cause", "worker", "remark"];
 const CHOSEN = ["queue", "priority", "key", "labels", "outcome", "scheduled", "started", "ended", "id"];
@@ -70,12 +74,13 @@ function Actions({ list, picked }) {
 export function Page() {
   const list = useList({ name: "runs", ask, idOf, change, filter: (text) => filterOf(text, "job") });
   const picked = usePicked(list.rows, idOf);
+  const usage = usePolled((signal) => read(`/v1/namespaces/${encodeURIComponent(namespace() || "default")}`, {}, { signal }), namespace(), COUNTS_MS);
   const columns = columnsFor(filterOf(list.q, "job"));
   const mayChange = can("RunService/ChangeRuns");
   return html`<div class="page">
     <div class="page-head"><h1>Runs</h1></div>
     <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${RUN_FIELDS} placeholder="words of the job, or kind=Timeout" label="Filter runs" />
-      <div class="chips">${QUICK.map(([word, text]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => setParams({ q: text, at: "", order: "" })}>${word}</button>`)}</div>
+      <div class="chips">${QUICK.map(([word, text, counter]) => html`<button type="button" class="chip" aria-pressed=${list.q === text} onClick=${() => setParams({ q: text, at: "", order: "" })}>${word}${counter && usage.data ? html`<b>${number(usage.data.usage?.[counter])}</b>` : ""}</button>`)}</div>
       <span class="grow"></span><${Columns} columns=${columns} /></div>
     <${Actions} list=${{ ...list, filter: filterOf(list.q, "job") }} picked=${picked} />
     <${List} list=${list} columns=${columns} idOf=${idOf} picked=${mayChange ? picked : null} open=${runHref} label="Runs"

@@ -22,6 +22,7 @@ const HEAD = 44;
 const GRAIN = 4;
 const LEAST = 3;
 const DAY = 86_400_000;
+const MINUTE_MS = 60_000;
 // By tone: how grave, and how high its mark is, so that colour is not needed.
 const GRAVITY = { bad: 5, warn: 4, off: 3, run: 2, wait: 1, ok: 0 };
 const HIGH = { bad: 20, warn: 17, ok: 14, run: 14, off: 9, wait: 6 };
@@ -70,15 +71,16 @@ function marksOf(data, range, width) {
 
 const rect = (left, wide, state) => ({ x: left, width: wide, y: (ROW - HIGH[tone(state)]) / 2, height: HIGH[tone(state)], rx: 1 });
 
-function comingWords({ count, mark, last, state }, zone) {
+function comingWords({ count, mark, last, state }, zone, paused) {
   const when = count > 1 ? `${number(count)} times from ${exact(mark.at, zone, false)} to ${exact(last.at, zone, false)}` : exact(mark.at, zone, false);
-  return `${when}${mark.note ? ` · ${mark.note}` : ""}${state === "PENDING" ? "" : " · left out"}`;
+  return `${when}${mark.note ? ` · ${mark.note}` : ""}${state !== "PENDING" ? " · left out" : paused ? " · paused, so it does not happen" : ""}`;
 }
 
 function Row({ job, range, asked, width, now, zone }) {
   const { data, error } = useTimeline(job, asked);
   const { bars, dense } = useMemo(() => marksOf(data, range, width), [data, range, width]);
   const coming = useMemo(() => bands(columns((data?.coming ?? []).filter((one) => one.at >= now), range, width, GRAIN, () => 0)), [data, range, width, now]);
+  const paused = job.status?.state === "STATE_PAUSED";
   const stretch = (column) => [instant(column * GRAIN, range, width), instant((column + 1) * GRAIN, range, width)];
   const runsOf = (column) => {
     const [from, to] = stretch(column).map((at) => new Date(at).toISOString());
@@ -95,7 +97,7 @@ function Row({ job, range, asked, width, now, zone }) {
       return mark.entry ? html`<g key=${mark.id}>${shape}</g>` : html`<a key=${mark.id} href=${link(["/runs", mark.id])} tabindex="-1" aria-label=${`${stateWord(mark.state)}, ${exact(mark.at, zone)}`}>${shape}</a>`;
     })}
     ${dense.map((one) => html`<a key=${one.column} href=${runsOf(one.column)} tabindex="-1" aria-label=${`${one.count} runs, the gravest ${stateWord(one.state)}`}><rect class="mark is-${tone(one.state)}" ...${rect(one.column * GRAIN, LEAST, one.state)}><title>${number(one.count)} from ${exact(stretch(one.column)[0], zone, false)}; the gravest: ${stateWord(one.state)}</title></rect></a>`)}
-    ${coming.map((one) => html`<rect key=${`c${one.column}`} class="coming ${one.state === "PENDING" ? "" : "left-out"}" x=${one.column * GRAIN} y="8" width=${one.wide * GRAIN - 1} height="10" rx="1"><title>${comingWords(one, zone)}</title></rect>`)}
+    ${coming.map((one) => html`<rect key=${`c${one.column}`} class="coming ${one.state === "PENDING" && !paused ? "" : "left-out"}" x=${one.column * GRAIN} y="8" width=${one.wide * GRAIN - 1} height="10" rx="1"><title>${comingWords(one, zone, paused)}</title></rect>`)}
     ${data?.onward && data.coming.at(-1).at < range.to ? html`<path class="coming onward" d=${`M${x(data.coming.at(-1).at, range, width)} 13H${width}`}><title>and so on</title></path>` : ""}
   </svg>`;
 }
@@ -172,18 +174,20 @@ function Backfill({ job, from, to, close }) {
   </${Ask}>`;
 }
 
-function Chosen({ from, to, job, zone, names }) {
+function Chosen({ from, to, job, zone, names, minutes }) {
   const [asking, setAsking] = useState(false);
   const clear = () => setParams({ from: "", to: "", job: "" }, true);
   const [first, last] = [from, to].map((at) => new Date(at).toISOString());
   const within = `scheduled_time>=${first} AND scheduled_time<${last}`;
   const states = "(state=SUCCEEDED OR state=FAILED OR state=CANCELLED OR state=SKIPPED OR state=RUNNING OR state=RETRYING OR state=PENDING)";
   const past = from < Date.now();
+  const due = minutes.filter((one) => Date.parse(one.startTime) + MINUTE_MS > from && Date.parse(one.startTime) < to).reduce((sum, one) => sum + Number(one.firings ?? 0), 0);
   return html`<section class="ask" aria-label="The chosen stretch"><h2>${exact(from, zone, false)} to ${exact(to, zone, false)} <span class="soft">${length(to - from, true)}</span></h2>
+    ${due ? html`<p>About ${number(due)} are due in it, over all jobs and counted by whole minutes.</p>` : ""}
     <div class="bar"><${Choice} label="Of the job" value=${job} put=${(name) => setParams({ job: name }, true)} options=${[["", "all jobs"], ...names.map((name) => [name, name])]} /></div>
     ${asking ? html`<${Backfill} job=${job} from=${from} to=${Math.min(to, Date.now())} close=${() => setAsking(false)} />` : html`<div class="bar">
       ${past ? html`<a class="button main" href=${link("/runs", { q: `${job ? `job="${job}" AND ` : ""}${states} AND ${within}` })}>Show the runs</a>` : ""}
-      ${to > Date.now() ? html`<a class="button ${past ? "" : "main"}" href=${link("/jobs", { q: `next_time>=${new Date(Math.max(from, Date.now())).toISOString()} AND next_time<${last}${job ? ` AND name="${job}"` : ""}`, order: "next_time" })}>Show the jobs due next in it</a>` : ""}
+      ${to > Date.now() ? html`<a class="button ${past ? "" : "main"}" href=${link("/jobs", { q: `next_time>=${new Date(Math.max(from, Date.now())).toISOString()} AND next_time<${last}${job ? ` AND name="${job}"` : ""}`, order: "next_time" })}>Jobs whose next time lies in it</a>` : ""}
       <${Button} onClick=${() => setParams({ at: Math.round((from + to) / 2), span: nearestSpan(to - from), from: "", to: "", job: "" })}>Look closer</${Button}>
       ${past && job && can("JobService/BackfillJob") ? html`<${Button} onClick=${() => setAsking(true)}>Backfill this stretch…</${Button}>` : ""}
       <${Button} kind="plain" onClick=${clear}>Choose none</${Button}></div>`}
@@ -219,11 +223,11 @@ export function Page() {
       <div class="bar"><${Button} label="Earlier" title="Earlier" onClick=${() => move(-0.5)}>←</${Button}><${Button} pressed=${!at} onClick=${() => setParams({ at: "" })}>Now</${Button}><${Button} label="Later" title="Later" onClick=${() => move(0.5)}>→</${Button}></div></div>
     <div class="bar"><${Search} value=${q} put=${(text) => setParams({ q: text })} fields=${FIELDS} placeholder="words in the name, or queue=mail" label="Filter jobs" />
       <label class="bar">Jobs <select value=${rows} onChange=${(event) => setParams({ rows: event.target.value === ROWS[1] ? "" : event.target.value })}>${ROWS.map((count) => html`<option value=${count} selected=${count === rows}>${count}</option>`)}</select></label></div>
-    ${from && to ? html`<${Chosen} key=${`${from} ${to}`} from=${Number(from)} to=${Number(to)} job=${job} zone=${zone} names=${listed.map((one) => one.name)} />` : ""}
+    ${from && to ? html`<${Chosen} key=${`${from} ${to}`} from=${Number(from)} to=${Number(to)} job=${job} zone=${zone} names=${listed.map((one) => one.name)} minutes=${forecast.data?.minutes ?? []} />` : ""}
     <div class="timeline" ...${drag.on}>
       <div class="time-row head"><span class="soft small">${jobs.data?.byName ? "by name" : "due next first"}</span><div class="lane" ref=${frame}>${width ? html`<${Axis} range=${range} width=${width} now=${now} zone=${zone} minutes=${forecast.data?.minutes ?? []} />` : ""}${chosen}</div></div>
       <${Asked} asked=${jobs} what="list jobs" rows=${8}>${() => (listed.length
-        ? listed.map((one) => html`<div class="time-row" key=${one.name}><a class="key" href=${link(["/jobs", one.name])} title=${one.name}>${one.name}</a><div class="lane" data-job=${one.name}>${width ? html`<${Row} job=${one} range=${range} asked=${asked} width=${width} now=${now} zone=${zone} />` : ""}${chosen}</div></div>`)
+        ? listed.map((one) => html`<div class="time-row" key=${one.name}><a class="key" href=${link(["/jobs", one.name])} title=${one.name}>${one.status?.state === "STATE_PAUSED" ? html`<${Shape} state="PAUSED" /> ` : ""}${one.name}</a><div class="lane" data-job=${one.name}>${width ? html`<${Row} job=${one} range=${range} asked=${asked} width=${width} now=${now} zone=${zone} />` : ""}${chosen}</div></div>`)
         : html`<${Empty} title=${filter ? "No job fits" : "No jobs yet"}>${filter ? html`<${Button} onClick=${() => setParams({ q: "" })}>Show all</${Button}>` : html`<p>Each job gets a row here: what ran, what was left out, and what is to come.</p>`}</${Empty}>`)}</${Asked}>
     </div>
     <div class="legend">${LEGEND.map(([state, word]) => html`<span><${Shape} state=${state} />${word}</span>`)}<span><svg width="8" height="12" aria-hidden="true"><rect class="coming" x="2" y="1" width="3" height="10" rx="1" /></svg>to come</span><span>pull over the rows to choose a stretch</span></div>

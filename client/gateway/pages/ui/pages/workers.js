@@ -53,13 +53,13 @@ export const workerColumns = (drain, paces) => [
   { name: "state", title: "State", cell: (worker) => html`<${State} state=${worker.draining ? "DRAINING" : "CONNECTED"} />` },
   { name: "busy", title: "Busy", cell: (worker) => html`<span class="busy"><a href=${link("/runs", { q: `worker="${worker.worker}"` })}>${number(worker.leased)}</a><span class="soft">of ${worker.slots ? number(worker.slots) : "?"}</span>${worker.slots ? html`<${Meter} part=${worker.leased ?? 0} whole=${worker.slots} title=${percent(worker.leased ?? 0, worker.slots)} />` : ""}</span>` },
   ...(paces ? [
-    { name: "took", title: "Takes", num: true, cell: (worker) => { const pace = paces.by.get(worker.worker); return pace ? html`<span title=${`half of its last ${many(pace.count, "run")} took no longer`}>${length(pace.median)}</span>` : "–"; } },
-    { name: "pace", title: "Than others", cell: (worker) => html`<${Pace} pace=${paces.by.get(worker.worker)} />` },
+    { name: "took", title: "Median", num: true, cell: (worker) => { const pace = paces.by.get(worker.worker); return pace ? html`<span title=${`half of its last ${many(pace.count, "run")} took no longer`}>${length(pace.median)}</span>` : "–"; } },
+    { name: "pace", title: "Against others", cell: (worker) => html`<${Pace} pace=${paces.by.get(worker.worker)} />` },
   ] : []),
-  { name: "queues", title: "Queues", kind: "cut", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
-  { name: "labels", title: "Labels", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
-  { name: "handlers", title: "Handlers", kind: "cut", lesser: true, cell: (worker) => html`<span title=${(worker.handlers ?? []).join(", ")}>${(worker.handlers ?? []).length ? some(worker.handlers) : "all"}</span>` },
-  { name: "program", title: "Version", kind: "cut", lesser: true, cell: (worker) => worker.program },
+  { name: "queues", title: "Queues", kind: "short", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
+  { name: "labels", title: "Labels", kind: "short", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
+  { name: "handlers", title: "Handlers", kind: "short", lesser: true, cell: (worker) => html`<span title=${(worker.handlers ?? []).join(", ")}>${(worker.handlers ?? []).length ? some(worker.handlers) : "all"}</span>` },
+  { name: "program", title: "Version", kind: "cut", lesser: true, hidden: Boolean(paces), cell: (worker) => worker.program },
   { name: "since", title: "Connected", lesser: true, hidden: true, cell: (worker) => html`<${Time} at=${worker.connectTime} />` },
   { name: "seen", title: "Last word", lesser: true, hidden: true, cell: (worker) => html`<${Time} at=${worker.lastSeenTime} />` },
   { name: "namespaces", title: "Namespaces", lesser: true, hidden: true, cell: (worker) => (worker.namespaces ?? []).join(", ") },
@@ -77,12 +77,12 @@ function Drain({ worker, close, done }) {
     <${Text} label="Why, for its log" value=${reason} put=${setReason} placeholder="the machine is replaced" /></${Ask}>`;
 }
 
-function Sum({ rows, whole }) {
+function Sum({ rows, whole, paces }) {
   const slots = rows.reduce((sum, worker) => sum + (worker.slots ?? 0), 0);
   const busy = rows.reduce((sum, worker) => sum + (worker.leased ?? 0), 0);
   const versions = new Set(rows.map((worker) => worker.program)).size;
   const draining = rows.filter((worker) => worker.draining).length;
-  return html`<p class="soft">${whole ? "" : "On this page: "}${many(rows.length, "worker")} · ${many(slots, "slot")}, ${number(busy)} busy (${percent(busy, slots)}) · ${many(versions, "version")}${draining ? ` · ${number(draining)} draining` : ""}</p>`;
+  return html`<p class="soft">${whole ? "" : "On this page: "}${many(rows.length, "worker")} · ${many(slots, "slot")}, ${number(busy)} busy (${percent(busy, slots)}) · ${many(versions, "version")}${draining ? ` · ${number(draining)} draining` : ""}${paces.count ? ` · times of the last ${many(paces.count, "run")} of this namespace, compared with other workers on the same jobs` : ""}</p>`;
 }
 
 export function Page() {
@@ -97,8 +97,7 @@ export function Page() {
     <div class="page-head"><h1>Workers</h1></div>
     <div class="bar"><${Search} value=${q} put=${list.setFilter} fields=${FIELDS} placeholder="queue=mail AND labels.zone=eu-1" label="Filter workers" /><span class="grow"></span><${Columns} columns=${columns} /></div>
     ${asking ? html`<${Drain} key=${workerId(asking)} worker=${asking} close=${() => setAsking(null)} done=${list.again} />` : ""}
-    ${list.rows?.length ? html`<${Sum} rows=${list.rows} whole=${!list.next && !list.at} />` : ""}
-    ${paces.count ? html`<p class="soft">Takes: the median of the last ${many(paces.count, "run")} of this namespace that ended. Than others: of the same jobs on other workers.</p>` : ""}
+    ${list.rows?.length ? html`<${Sum} rows=${list.rows} paces=${paces} whole=${!list.next && !list.at} />` : ""}
     <${List} list=${list} columns=${columns} idOf=${workerId} label="Workers"
       none=${html`<${Empty} title="No workers are connected"><p>Runs wait until one pulls from their queue. Start one: <code>Worker("node-1:7400").run()</code> in Python, or <code>raftsched worker run --executor http</code> for HTTP, gRPC and commands.</p></${Empty}>`} />
   </div>`;
