@@ -80,9 +80,12 @@ def test_an_unknown_address_is_said(browser: Browser, stand: Stand) -> None:
 def test_what_is_typed_into_names_is_text(browser: Browser, stand: Stand) -> None:
     evil = "<img src=x onerror=alert(1)>"
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
-        client.jobs.create("evil", handler="hello", description=evil, labels={"a": evil[:50]})
+        client.jobs.create(
+            "evil", handler="hello", description=evil, labels={"a": evil[:50]}, owner="turn\u202ed"
+        )
         tab.open("/jobs?cols=name,owner,labels")
         tab.until(30, "() => document.body.innerText.includes('evil')")
         assert tab.page.locator("main img").count() == 0
+        tab.until(30, "() => document.body.innerText.includes('turn\\\\u202ed')")
         assert tab.wrong() == []
         client.jobs.delete("evil")

@@ -98,6 +98,24 @@ def test_a_token_opens_the_page_until_it_ends(browser: Browser, closed: Closed) 
         tab.until(30, "() => document.querySelector('input[type=password]')")
 
 
+def test_whoever_may_see_one_namespace_sees_its_sums_alone(
+    browser: Browser, closed: Closed
+) -> None:
+    with Tab(browser, closed.url) as tab, closed.client() as client:
+        client.jobs.create("theirs", handler="hello")
+        client.namespaces.create("team")
+        made = client.access.create_token("bound", "viewer", namespace="team")
+        tab.open("/jobs?ns=team")
+        sign_in(tab, made.secret)
+        tab.errors.clear()
+        for path, says in (("/?ns=team", "Dead letters"), ("/cluster?ns=team", "Jobs in team")):
+            tab.open(path)
+            tab.until(30, f"() => document.querySelector('main').innerText.includes('{says}')")
+            assert "Firing" not in tab.text("main")
+        assert tab.wrong() == []
+        assert tab.violations() == []
+
+
 def test_signing_out_is_for_good(browser: Browser, closed: Closed) -> None:
     with Tab(browser, closed.url) as tab:
         tab.open("/jobs")

@@ -1,7 +1,7 @@
 // The frame of every page: navigation, the pulse, what is chosen for all of them, the keyboard.
 import { answers } from "../lib/api.js";
 import { html, useEffect, useState } from "../lib/dom.js";
-import { number } from "../lib/format.js";
+import { many, number } from "../lib/format.js";
 import { onKeys } from "../lib/keys.js";
 import { pulse } from "../lib/live.js";
 import { useAsked } from "../lib/load.js";
@@ -103,14 +103,16 @@ function WhoAmI() {
 }
 
 // What stands above every page while something is wrong with what is shown.
-function Said() {
+function Said({ path }) {
   useStore(clock, ({ tick }) => tick);
   const state = useStore(pulse);
   const [kind, before, behind] = pulseOf(state, now());
   const problems = state.cluster?.problems ?? [];
   if (kind === "bad") return html`<div class="said" data-is="bad" role="alert">${before[0].toUpperCase() + before.slice(1)}. What you see is from before; this page goes on by itself.</div>`;
   if (kind === "warn" && !state.cluster?.leader) return html`<div class="said" data-is="warn" role="alert">No node leads now, so nothing fires and nothing can be changed. ${behind[0].toUpperCase() + behind.slice(1)}.</div>`;
-  return problems.slice(0, 2).map((text) => html`<div class="said" data-is="warn" role="status">${text}</div>`);
+  // Those two pages list them.
+  if (!problems.length || ["/", "/cluster"].includes(path)) return "";
+  return html`<div class="said" data-is="warn" role="status">${problems.slice(0, 2).join(" ")} <a href=${link("/cluster")}>${problems.length > 2 ? `And ${many(problems.length - 2, "more problem")}` : "Look at the cluster"}</a></div>`;
 }
 
 // Menus close when something else is clicked, and by Escape, which gives the focus back.
@@ -140,7 +142,7 @@ export function Shell({ children }) {
       <${Nav} path=${path} />
       <div>
         <header class="top"><${Pulse} /><div class="top-set"><${Namespace} /><${View} /><${WhoAmI} /></div></header>
-        <${Said} />
+        <${Said} path=${path} />
         <main id="page" tabindex="-1">${signedOut ? html`<${SignIn} />` : children}</main>
       </div>
     </div>

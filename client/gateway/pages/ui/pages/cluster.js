@@ -6,7 +6,7 @@ import { pulse } from "../lib/live.js";
 import { boundTo, can } from "../lib/session.js";
 import { useStore } from "../lib/store.js";
 import { ticks, x } from "../lib/axis.js";
-import { clockTime, durationMs, length } from "../lib/time.js";
+import { clockTime, durationMs, exact, length } from "../lib/time.js";
 import { Ask } from "../components/ask.js";
 import { Button, Copy, Id, Time } from "../components/bits.js";
 import { Failed, Loading } from "../components/notes.js";
@@ -74,7 +74,7 @@ function Member({ cluster, node, nodes, ask }) {
     <dl class="pairs">
       <dt>Behind</dt><dd class=${warn(lag > 1_000)}>${lag === undefined ? "–" : lag ? many(lag, "entry", "entries") : "nothing"}</dd>
       <dt>Disk</dt><dd class=${warn(durationMs(node.slowestSync) > SLOW_SYNC_MS)}>${node.slowestSync ? html`${length(parseFloat(node.slowestSync) * 1_000)} <span class="soft">the slowest write of the last minute</span>` : "–"}</dd>
-      <dt>Certificates</dt><dd class=${warn(Date.parse(node.certificateEndTime) - Date.now() < SOON_MS)}>${ending(node)}</dd>
+      <dt>Certificates</dt><dd class=${warn(Date.parse(node.certificateEndTime) - Date.now() < SOON_MS)}>${there ? ending(node) : "–"}</dd>
       <dt>Version</dt><dd class=${warn(differ(nodes, "version") || differ(nodes, "build"))}>${node.version || "–"}${node.build ? html` <span class="soft" title="build: the same for the same code">${node.build.slice(0, 10)}</span>` : ""}</dd>
       <dt>Zone data</dt><dd class=${warn(differ(nodes, "zoneEdition"))}>${node.zoneEdition || "–"}</dd>
       <dt>Feature level</dt><dd>${node.featureLevel ? number(node.featureLevel) : "–"}</dd>
@@ -147,7 +147,7 @@ function Elections({ cluster }) {
   return html`<section class="card" aria-label="Elections"><header><h2>Elections of the last day</h2><span class="grow"></span><span>${all.length ? number(all.length) : "none"}</span></header>
     <div ref=${frame}>${width ? html`<svg class="elections" width=${width} height="34" role="img" aria-label=${`${many(all.length, "election")} within the last 24 hours`}>
       <path class="level" d=${`M0 10H${width}`} />
-      ${ticks(range, width).at.map((at) => { const left = x(at, range, width); return left > 24 && left < width - 24 ? html`<text key=${at} x=${left} y="31" text-anchor="middle">${clockTime(at).replace(/:00$/, "")}</text>` : ""; })}
+      ${ticks(range, width).at.map((at) => { const left = x(at, range, width); return left > 24 && left < width - 24 ? html`<text key=${at} x=${left} y="31" text-anchor="middle">${exact(at).slice(15, 20)}</text>` : ""; })}
       ${all.map((one) => html`<g key=${one.term} class=${one.reason === "REASON_HANDED_OVER" ? "is-run" : "is-warn"} transform=${`translate(${Math.min(width - 6, Math.max(6, x(Date.parse(one.time), range, width)))} 10)`}><title>${title(one)}</title>${one.reason === "REASON_HANDED_OVER" ? html`<circle r="4" />` : html`<path d="M0-6 6 5H-6Z" />`}</g>`)}</svg>` : ""}</div>
     ${all.length ? html`<ul class="lines">${all.slice(0, NAMED).map((one) => html`<li key=${one.term}><span class="grow"><strong>${one.leader}</strong> leads, term ${number(one.term)} <span class="soft">${why(one)}</span></span><${Time} at=${one.time} as="clock" /></li>`)}</ul>`
       : html`<p class="soft">Nobody came to lead, as far as the nodes know since they started.</p>`}
@@ -208,6 +208,6 @@ export function Page() {
     ${asking ? html`<${Ask} key=${`${asking.what} ${asking.node.name}`} title=${question.title(asking.node)} yes=${question.yes} act=${async () => shown(await question.act(asking.node))} close=${() => setAsking(null)}><p>${question.says(asking.node, cluster)}</p></${Ask}>` : ""}
     <div class="members">${nodes.map((node) => html`<${Member} key=${node.name} cluster=${cluster} node=${node} nodes=${nodes} ask=${setAsking} />`)}</div>
     <div class="columns"><div class="stack"><${Whole} cluster=${cluster} ask=${setAsking} /><${Elections} cluster=${cluster} /></div><div class="stack">${mayCluster("VerifyState") ? html`<${Compare} />` : ""}<${Troubles} cluster=${cluster} /></div></div>
-    <section class="page-part"><h2>What to type for the rest</h2><ul class="lines">${COMMANDS.map(([what, command]) => html`<li><span class="grow">${what}</span><${Copy} text=${command} kind="mono">${command}</${Copy}></li>`)}</ul></section>
+    <section class="page-part"><h2>What to type for the rest</h2><ul class="lines commands">${COMMANDS.map(([what, command]) => html`<li><span class="grow">${what}</span><${Copy} text=${command} kind="mono">${command}</${Copy}></li>`)}</ul></section>
   </div>`;
 }

@@ -22,6 +22,7 @@ const POINTS = 120;
 const AHEAD_MS = 300_000;
 const TROUBLES_MS = 20_000;
 const OWN_MS = 5_000;
+const NONE = [];
 const CONCERNS = new Set(["EVENT_KIND_RUN_FAILED", "EVENT_KIND_JOB_BROKEN", "EVENT_KIND_JOB_REPAIRED", "EVENT_KIND_ALERT_RAISED", "EVENT_KIND_ALERT_CLEARED", "EVENT_KIND_RUN_REQUEUED"]);
 
 const rate = (value) => (value >= 100 ? number(Math.round(value)) : value >= 10 ? value.toFixed(0) : value.toFixed(1));
@@ -33,6 +34,8 @@ function Card({ title, figure, unit, more, children }) {
     <p class="figure">${figure} <small>${unit}</small></p><p class="soft">${more}</p>${children}</section>`;
 }
 
+const Coming = ({ why }) => html`<div class="cards">${["Firing", "Lateness", "Waiting", "Workers"].map((title) => html`<${Card} key=${title} title=${title} figure="–" unit="" more=${why}><div class="plot"></div></${Card}>`)}</div>`;
+
 function Figures() {
   const { span = "" } = useParams();
   const { size } = SPANS[span] ?? SPANS[""];
@@ -41,7 +44,7 @@ function Figures() {
   const drawn = thinned(figures, size, POINTS);
   const of = (...names) => columnsOf(drawn.figures, names, drawn.size);
   const none = error ? error.message : "asking…";
-  if (!last) return html`<div class="cards">${["Firing", "Lateness", "Waiting", "Workers"].map((title) => html`<${Card} title=${title} figure="–" unit="" more=${none}><div class="plot"></div></${Card}>`)}</div>`;
+  if (!last) return html`<${Coming} why=${none} />`;
   const ready = last.high + last.medium + last.low;
   return html`
     ${error ? html`<p class="is-warn small">No new figures: ${error.message} These end at ${clockTime(last.time)}.</p>` : ""}
@@ -126,17 +129,18 @@ export function Page() {
     const timer = setInterval(() => document.hidden || asked.soon(), TROUBLES_MS);
     return () => clearInterval(timer);
   }, [namespace()]);
+  const problems = useStore(pulse, (one) => one.cluster?.problems) ?? NONE;
   const { events, many: tooMany } = useHappened(HAPPENED);
   const jobs = useAsked((signal) => read("/v1/jobs", { namespace: namespace(), pageSize: 1 }, { signal }), namespace());
   return html`<div class="page">
     <div class="page-head"><${Headline} found=${asked.data?.list} /><span class="grow"></span>
       <div class="chips" role="group" aria-label="Stretch of time">${Object.entries(SPANS).map(([name, one]) => html`<button type="button" class="chip" aria-pressed=${span === name} onClick=${() => setParams({ span: name }, true)}>${one.word}</button>`)}</div></div>
-    ${caller && !can("ClusterService/GetFigures", "") ? html`<${Own} />` : html`<${Figures} />`}
+    ${!caller ? html`<${Coming} why="asking…" />` : can("ClusterService/GetFigures", "") ? html`<${Figures} />` : html`<${Own} />`}
     ${jobs.data && !(jobs.data.jobs ?? []).length ? html`<div class="note"><h2>No jobs yet</h2><p>Make the first one here, or by <code>raftsched job create report --cron "0 9 * * *" --handler hello</code>.</p><a class="button main" href=${link("/new-job")}>New job</a></div>` : ""}
     <${Ahead} />
     <div class="columns">
       <section class="card" aria-label="Needs a look"><header><h2>Needs a look</h2></header>
-        <${Asked} asked=${asked} what="list" rows=${4}>${({ list }) => (list.length ? html`<ul class="lines">${list.map((one, at) => html`<${Trouble} key=${at} one=${one} />`)}</ul>` : html`<p class="soft">Nothing: no alert, no failed run within the hour, nothing that waits for more than a minute, no job set aside.</p>`)}</${Asked}></section>
+        <${Asked} asked=${asked} what="list" rows=${4}>${({ list }) => (list.length || problems.length ? html`<ul class="lines">${problems.map((text) => html`<li key=${text}><${Shape} state="WARNING" /><a class="grow" href=${link("/cluster")}>${text}</a></li>`)}${list.map((one, at) => html`<${Trouble} key=${at} one=${one} />`)}</ul>` : html`<p class="soft">Nothing: no alert, no failed run within the hour, nothing that waits for more than a minute, no job set aside.</p>`)}</${Asked}></section>
       <section class="card" aria-label="Last"><header><h2>Last</h2><span class="grow"></span>${tooMany ? html`<span>more happens than can be listed</span>` : ""}</header>
         ${events.length ? html`<ul class="lines events">${events.map((event) => html`<${Event} key=${`${event.revision?.change}.${event.revision?.position}`} event=${event} />`)}</ul>` : html`<p class="soft">Nothing happened lately. What happens comes here at once.</p>`}</section>
     </div>

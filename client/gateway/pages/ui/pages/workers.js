@@ -49,11 +49,11 @@ function Pace({ pace }) {
 }
 
 export const workerColumns = (drain, paces) => [
-  { name: "worker", title: "Worker", kind: "cut", cell: (worker) => html`<${Copy} text=${worker.worker} kind="mono">${worker.worker}</${Copy}>` },
-  { name: "state", title: "State", cell: (worker) => html`<${State} state=${worker.draining ? "DRAINING" : "CONNECTED"} />` },
+  { name: "worker", title: "Worker", kind: "cut", cell: (worker) => html`<${Copy} text=${worker.worker} kind="mono">${worker.worker}</${Copy}>${worker.draining ? html` <span class="tag">draining</span>` : ""}` },
+  { name: "state", title: "State", lesser: true, cell: (worker) => html`<${State} state=${worker.draining ? "DRAINING" : "CONNECTED"} />` },
   { name: "busy", title: "Busy", cell: (worker) => html`<span class="busy"><a href=${link("/runs", { q: `worker="${worker.worker}"` })}>${number(worker.leased)}</a><span class="soft">of ${worker.slots ? number(worker.slots) : "?"}</span>${worker.slots ? html`<${Meter} part=${worker.leased ?? 0} whole=${worker.slots} title=${percent(worker.leased ?? 0, worker.slots)} />` : ""}</span>` },
   ...(paces ? [
-    { name: "took", title: "Median", num: true, cell: (worker) => { const pace = paces.by.get(worker.worker); return pace ? html`<span title=${`half of its last ${many(pace.count, "run")} took no longer`}>${length(pace.median)}</span>` : "–"; } },
+    { name: "took", title: "Median", num: true, lesser: true, cell: (worker) => { const pace = paces.by.get(worker.worker); return pace ? html`<span title=${`half of its last ${many(pace.count, "run")} took no longer`}>${length(pace.median)}</span>` : "–"; } },
     { name: "pace", title: "Against others", cell: (worker) => html`<${Pace} pace=${paces.by.get(worker.worker)} />` },
   ] : []),
   { name: "queues", title: "Queues", kind: "short", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
