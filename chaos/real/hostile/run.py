@@ -84,7 +84,9 @@ async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
             await load.stop()
             await asyncio.sleep(max(0.0, load.last_due_ms / 1000 + DUE_S - time.time()))
             await finish(arena, client, from_ms, say)
-            stand.sight.gateway_lost = len(stand.gateway.made - await names_of(client, SPACE))
+            # More are made meanwhile.
+            made = set(stand.gateway.made)
+            stand.sight.gateway_lost = len(made - await names_of(client, SPACE))
         for task in (machines, watching):
             if task.done():
                 task.result()
