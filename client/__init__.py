@@ -16,6 +16,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .app.app import App as App
+    from .app.codecs import Codec as Codec
+    from .app.entries import TaskEntry as TaskEntry
+    from .app.handle import AsyncTaskRun as AsyncTaskRun
+    from .app.handle import SomeRefused as SomeRefused
+    from .app.handle import TaskRun as TaskRun
+    from .app.middleware import DeferCall as DeferCall
+    from .app.sync import Changes as Changes
+    from .app.task import Task as Task
+    from .app.views import JobInfo as JobInfo
+    from .app.views import LeaseInfo as LeaseInfo
+    from .app.views import RunInfo as RunInfo
     from .calls.aio.runs import AsyncRun as AsyncRun
     from .calls.blocking.runs import Run as Run
     from .sdk.async_client import AsyncClient as AsyncClient
@@ -47,8 +59,10 @@ if TYPE_CHECKING:
     from .sdk.schedules import once as once
     from .sdk.specs import job_of as job_of
     from .sdk.sync_client import Client as Client
+    from .sdk.triggers import trigger_of as trigger_of
     from .worker.context import Context as Context
     from .worker.context import current_context as current_context
+    from .worker.handlers import GIVEN as GIVEN
     from .worker.outcomes import AttemptFailed as AttemptFailed
     from .worker.outcomes import Cancelled as Cancelled
     from .worker.outcomes import PermanentError as PermanentError
@@ -64,17 +78,25 @@ _HOMES = {
     "After": "sdk.policies",
     "AlreadyExists": "sdk.errors",
     "Answer": "sdk.links",
+    "App": "app.app",
     "AsyncClient": "sdk.async_client",
     "AsyncRun": "calls.aio.runs",
+    "AsyncTaskRun": "app.handle",
     "AttemptFailed": "worker.outcomes",
     "CallerError": "sdk.errors",
     "Cancelled": "worker.outcomes",
+    "Changes": "app.sync",
     "Client": "sdk.sync_client",
     "ClusterError": "sdk.errors",
+    "Codec": "app.codecs",
     "Concurrency": "sdk.policies",
     "Conflict": "sdk.errors",
     "Context": "worker.context",
+    "DeferCall": "app.middleware",
+    "GIVEN": "worker.handlers",
     "InvalidArgument": "sdk.errors",
+    "JobInfo": "app.views",
+    "LeaseInfo": "app.views",
     "LeaseLost": "sdk.errors",
     "Misfire": "sdk.policies",
     "NotFound": "sdk.errors",
@@ -88,7 +110,12 @@ _HOMES = {
     "RetryLater": "worker.outcomes",
     "Run": "calls.blocking.runs",
     "RunFailed": "sdk.errors",
+    "RunInfo": "app.views",
     "RunNotEnded": "sdk.errors",
+    "SomeRefused": "app.handle",
+    "Task": "app.task",
+    "TaskEntry": "app.entries",
+    "TaskRun": "app.handle",
     "Timeouts": "sdk.policies",
     "Tls": "sdk.links",
     "Unavailable": "sdk.errors",
@@ -99,6 +126,7 @@ _HOMES = {
     "every": "sdk.schedules",
     "job_of": "sdk.specs",
     "once": "sdk.schedules",
+    "trigger_of": "sdk.triggers",
 }
 __all__ = sorted(_HOMES)
 

@@ -25,6 +25,7 @@ from .calls import (
     imports,
     jobs,
     staging,
+    triggers,
 )
 from .calls import (
     occurrences as occurrence_calls,
@@ -61,6 +62,7 @@ from .model.request import (
     SetTime,
     StagePiece,
     StoreSecret,
+    TriggerSome,
 )
 from .runs import attempts, grants, leased_secrets, leases, reports, set_aside
 from .selfcheck import mend
@@ -114,6 +116,8 @@ RULES: dict[type, Rule] = {
     job_pb2.ImportJobsRequest: imports.import_jobs,
     ImportSome: imports.import_some,
     job_pb2.TriggerJobRequest: occurrence_calls.trigger,
+    job_pb2.TriggerJobsRequest: triggers.trigger_jobs,
+    TriggerSome: triggers.trigger_some,
     job_pb2.BackfillJobRequest: occurrence_calls.backfill,
     job_pb2.DropBacklogRequest: occurrence_calls.drop_backlog,
     job_pb2.EditOccurrenceRequest: occurrence_calls.edit,

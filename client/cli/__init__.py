@@ -36,6 +36,7 @@ COMMANDS = {
         ".identity:identity", "Identity providers: who else vouches for callers."
     ),
     "secret": CommandEntry(".secret:secret", "Secrets for targets of jobs, shown to nobody."),
+    "app": CommandEntry(".app:app", "Apps: declare the jobs of a Python program, run it."),
     "worker": CommandEntry(".worker:worker", "Workers: list, drain, run one."),
     "watch": CommandEntry(".watch:watch", "Follow what happens, as it happens."),
     "top": CommandEntry(".top:top", "The cluster at a glance, drawn again each second."),

@@ -22,7 +22,7 @@ Condition = Literal["success", "failure", "any_end"]
 class Retry:
     """What happens when an attempt fails.
 
-    Retry(attempts=5, first=2, factor=3, cap=timedelta(minutes=5), fatal=["ValueError"])
+    Retry(attempts=5, first=2, factor=3, cap=timedelta(minutes=5), fatal=[ValueError])
     """
 
     # In all, the first included; 1 means no retry.
@@ -33,8 +33,9 @@ class Retry:
     cap: Length | None = None
     # The share of a wait that may be added to it, from 0 to 1.
     jitter: float | None = None
-    # Kinds of errors after which no retry is made.
-    fatal: Sequence[str] = ()
+    # Errors after which no retry is made: classes of exceptions, or what they are called. A class
+    # stands for itself alone, not for those that are made of it.
+    fatal: Sequence[str | type[BaseException]] = ()
     # No attempt begins later than this after the run became ready.
     total: Length | None = None
 
@@ -46,9 +47,17 @@ class Retry:
             factor_percent=percent(self.factor, "factor"),
             cap=duration(self.cap),
             jitter_percent=percent(self.jitter, "jitter"),
-            fatal_kinds=texts(self.fatal, "fatal"),
+            fatal_kinds=texts(_kinds(self.fatal), "fatal"),
             total=duration(self.total),
         )
+
+
+def _kinds(fatal: Sequence[str | type[BaseException]]) -> Sequence[str]:
+    if isinstance(fatal, str):
+        return fatal
+    if isinstance(fatal, type):
+        raise TypeError(f"fatal is {fatal.__name__}, a single one; write a list")
+    return [one.__name__ if isinstance(one, type) else one for one in fatal]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 from ...proto.v1 import common_pb2, job_pb2, schedule_pb2
 from . import fields
@@ -25,20 +25,17 @@ from .values import Length, duration, payload, texts, timestamp, words
 PriorityWord = Literal["high", "medium", "low"]
 
 
-class SpecOptions(TypedDict, total=False):
-    """What may be said about a job; job.proto says what each means and what its default is."""
+class Named(Protocol):
+    """What stands for a job by its name, such as a task of an app."""
 
-    # What is carried out: one of these four.
-    handler: str
-    # A URL to POST to, or all about the call.
-    http: str | job_pb2.HttpAction
-    grpc: job_pb2.GrpcAction
-    # A program and its arguments.
-    shell: Sequence[str] | job_pb2.ShellAction
-    # Bytes and text as they are, everything else as JSON.
-    payload: object
-    # When: one schedule or several. None: by hand or after other jobs.
-    schedule: When | Sequence[When] | None
+    @property
+    def name(self) -> str: ...
+
+
+class JobWords(TypedDict, total=False):
+    """What may be said about a job beside what it carries out and when; job.proto says what each
+    means and what its default is."""
+
     zone: str
     gap: Literal["next", "skip"]
     fold: Literal["first", "second", "both"]
@@ -48,7 +45,7 @@ class SpecOptions(TypedDict, total=False):
     jitter: Length | None
     exclude_calendars: Sequence[str]
     # Names of other jobs, or all about them.
-    after: str | Sequence[str] | After | None
+    after: str | Named | Sequence[str | Named] | After | None
     queue: str
     priority: PriorityWord
     labels: Mapping[str, str]
@@ -68,7 +65,23 @@ class SpecOptions(TypedDict, total=False):
     # So many runs that failed in a row pause the job; 0: never.
     pause_on_failure: int
     # The job that is triggered when a run FAILED; empty: none.
-    on_failure: str
+    on_failure: str | Named
+
+
+class SpecOptions(JobWords, total=False):
+    """All that may be said about a job."""
+
+    # What is carried out: one of these four.
+    handler: str
+    # A URL to POST to, or all about the call.
+    http: str | job_pb2.HttpAction
+    grpc: job_pb2.GrpcAction
+    # A program and its arguments.
+    shell: Sequence[str] | job_pb2.ShellAction
+    # Bytes and text as they are, everything else as JSON.
+    payload: object
+    # When: one schedule or several. None: by hand or after other jobs.
+    schedule: When | Sequence[When] | None
 
 
 def job_of(name: str, *, namespace: str = "", **options: Unpack[SpecOptions]) -> job_pb2.Job:
@@ -140,10 +153,16 @@ def _schedules(value: When | Sequence[When]) -> list[schedule_pb2.Schedule]:
     return [when.message for when in _whens(value)]
 
 
-def _after(value: str | Sequence[str] | After) -> job_pb2.Upstream:
+def _after(value: str | Named | Sequence[str | Named] | After) -> job_pb2.Upstream:
     if isinstance(value, After):
         return value.message()
-    return After([value] if isinstance(value, str) else texts(value, "it")).message()
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return After(texts([_job_name(one) for one in several], "it")).message()
+
+
+def _job_name(value: str | Named) -> str:
+    name = value if isinstance(value, str) else getattr(value, "name", value)
+    return str(_one_of(name, str, "the name of a job"))
 
 
 def _retry(value: int | Retry) -> job_pb2.RetryPolicy:
@@ -205,5 +224,5 @@ _FIELDS: Fields = {
     "keep_history": ("spec.keep_history", duration),
     "delete_after": ("spec.delete_after", duration),
     "pause_on_failure": ("spec.pause_on_failure", int),
-    "on_failure": ("spec.on_failure.job", lambda job: _one_of(job, str, "the name of a job")),
+    "on_failure": ("spec.on_failure.job", _job_name),
 }

@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ...proto import json_text
 from ...proto.v1 import common_pb2, run_pb2
 from .errors import Forbidden
+from .models import from_json, to_json
 
 Payload = common_pb2.Payload
 # A length of time: a timedelta, or seconds.
@@ -86,7 +87,8 @@ def trace_context(carrier: Mapping[str, str]) -> run_pb2.TraceContext | None:
 def payload(value: object) -> Payload | None:
     """Bytes and text as they are, None as nothing, everything else as JSON.
 
-    JSON takes what msgspec takes: dicts, lists, numbers, dataclasses, datetimes, UUIDs, enums.
+    JSON takes what msgspec takes: dicts, lists, numbers, dataclasses, datetimes, UUIDs, enums; and
+    models of pydantic.
     """
     if value is None:
         return None
@@ -104,11 +106,12 @@ def payload(value: object) -> Payload | None:
     import msgspec  # It costs a tenth of this package's start.
 
     try:
-        data = msgspec.json.encode(value)
+        data = msgspec.json.encode(value, enc_hook=to_json)
     except (TypeError, msgspec.MsgspecError) as wrong:
         raise TypeError(f"a payload of {type(value).__name__} is no JSON: {wrong}") from wrong
     # JSON has no word for these, and msgspec writes null.
-    if b"null" in data and (odd := _not_finite(msgspec.to_builtins(value))) is not None:
+    plain = msgspec.to_builtins(value, enc_hook=to_json) if b"null" in data else None
+    if (odd := _not_finite(plain)) is not None:
         raise ValueError(f"a payload holds {odd}, which JSON cannot say; write None, or a text")
     return Payload(data=data, content_type=JSON)
 
@@ -167,7 +170,8 @@ def value_of(held: Payload, kind: Any = None) -> Any:
     if media == JSON or media.endswith("+json"):
         import msgspec
 
-        return msgspec.json.decode(held.data, type=Any if kind is None else kind)
+        wanted = Any if kind is None else kind
+        return msgspec.json.decode(held.data, type=wanted, dec_hook=from_json)
     if media.startswith("text/"):
         return _checked(held.data.decode(), kind)
     return _checked(held.data or None, kind)

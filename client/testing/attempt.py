@@ -13,6 +13,7 @@ import msgspec
 
 from ...proto.v1 import common_pb2, run_pb2, worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result, Stop
+from ..app.task import Task
 from ..sdk import values
 from ..worker.context import Context
 from ..worker.handlers import Handler
@@ -118,6 +119,8 @@ class Attempt:
     trace_context: Mapping[str, str] = field(default_factory=dict)
     # The secrets that the action of an executor names.
     secrets: Mapping[str, str] = field(default_factory=dict)
+    # What a task of an app is given, by its type.
+    given: Mapping[type, object] = field(default_factory=dict)
     # Whether the worker is about to stop; may be changed while the handler runs.
     draining: bool = False
 
@@ -187,7 +190,26 @@ class Attempt:
         given = self.context.lease.payload
         if payload is not None:
             given.data, given.content_type = _data(payload), content_type
-        return Handler(getattr(function, "__name__", "handler"), function), []
+        return self._handler(function), []
+
+    def _handler(self, function: Callable[..., object]) -> Handler:
+        if not isinstance(function, Task):
+            return Handler(getattr(function, "__name__", "handler"), function)
+        handler: Handler = function.handler
+        given = {one.name: self._given(one.annotation) for one in handler.parameters.given}
+
+        def invoke(context: Context) -> Any:  # noqa: ANN401
+            args, named = handler.arguments(context, context.lease.payload, given)
+            return handler.function(*args, **named)
+
+        return handler.around(invoke)
+
+    def _given(self, kind: type) -> object:
+        if kind not in self.given:
+            raise TypeError(
+                f"the task wants a {kind.__name__}; write Attempt(given={{{kind.__name__}: ...}})"
+            )
+        return self.given[kind]
 
     async def _drive(self, handler: Handler, raised: list[BaseException]) -> Outcome:
         self._loop = asyncio.get_running_loop()

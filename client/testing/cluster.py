@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,6 +15,8 @@ from typing import Any, Self
 from ...cluster.local.nodes import NodeProcess, NodeProcesses, free_addresses, names_of
 from ...cluster.local.virtual_clock import Clock
 from ...proto.v1 import job_pb2
+from ..app.app import App
+from ..app.clients import AppClients
 from ..sdk.errors import RaftschedError
 from ..sdk.sync_client import Client
 from ..worker.worker import Worker
@@ -29,6 +31,8 @@ TRIES = 3
 # Small, as a machine that tests has other things to do; and nobody waits half a minute for a lapse.
 SETTINGS = {"cache-mb": "16", "segment-mb": "8", "heartbeat-ms": "2000"}
 LOG_SHOWN = 4_000
+# How an app reaches a cluster of a test.
+OURS: dict[str, Any] = {"token": None, "tls": None, "insecure": False}
 CLOCK = "clock"
 
 
@@ -130,9 +134,26 @@ class LocalCluster:
         """A client for the whole cluster; close it, or use it in a `with` statement."""
         return Client(self.endpoints, **settings)
 
-    def work(self, worker: Worker) -> AbstractContextManager[Worker]:
-        """Let a worker serve this cluster while a `with` statement lasts, on a thread."""
-        return serving(worker, self.endpoints)
+    def work(self, worker: Worker | App) -> AbstractContextManager[Worker]:
+        """Let a worker serve this cluster while a `with` statement lasts, on a thread.
+
+        An app is connected to the cluster meanwhile, and its jobs are declared.
+        """
+        return self._work(worker) if isinstance(worker, App) else serving(worker, self.endpoints)
+
+    @contextmanager
+    def _work(self, app: App) -> Iterator[Worker]:
+        before = app.connections, app.now
+        app.connections = AppClients({**app.settings, **OURS, "endpoints": self.endpoints})
+        if self._clock is not None:
+            app.now = lambda: self.clock.now
+        try:
+            app.sync(yes=True, say=lambda _: None)
+            with serving(app.worker(), self.endpoints) as worker:
+                yield worker
+        finally:
+            app.close()
+            app.connections, app.now = before
 
     def start(self) -> None:
         """Start all nodes and wait until they have a leader."""

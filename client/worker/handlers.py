@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import inspect
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ...proto.v1.common_pb2 import Payload
+from ..sdk.models import from_json, is_model
 from .context import Context
 from .outcomes import PayloadInvalid
 
@@ -18,27 +22,83 @@ from .outcomes import PayloadInvalid
 NAME_MAX: Final = 128
 # A job names executors in other fields than handlers.
 EXECUTORS: Final = frozenset({"http", "grpc", "shell"})
+# A single parameter of such a kind takes the payload whole.
+WHOLE: Final = (bytes, dict, Mapping, msgspec.Struct)
 
 Function = Callable[..., Any]
+
+
+class _Given:
+    """The default of a parameter that the worker fills in."""
+
+    def __repr__(self) -> str:
+        return "GIVEN"
+
+
+# async def report(to: str, context: Context = GIVEN, database: Database = GIVEN) -> None: ...
+# Whoever calls the function, or defers it, leaves these out.
+GIVEN: Any = _Given()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a function, by what fills them."""
+
+    # Those whose type is Context; those that an app provides; and those of the payload.
+    contexts: tuple[inspect.Parameter, ...]
+    given: tuple[inspect.Parameter, ...]
+    rest: tuple[inspect.Parameter, ...]
+    # The payload is the one parameter, and not an object with its parameters as members.
+    whole: bool
+    positional: tuple[str, ...]
+    # What the function says it returns; None: nothing, or it does not say.
+    returns: Any
 
 
 class Handler:
     """A function under its name.
 
-    The members of the payload, a JSON object, are the parameters, by name. A handler whose only
-    parameter is positional-only, `def f(order: Order, /)`, takes the payload whole; as `bytes` it
-    takes it unread. A parameter of type Context takes no part in this.
+    The members of the payload, a JSON object, are the parameters, by name. A single parameter takes
+    the payload whole if it is a dataclass, a TypedDict, a Struct, a model of pydantic, a dict or
+    `bytes`, which take it unread; so does, of any type, one that is positional-only:
+    `def f(names: list[str], /)`. A parameter of type Context takes no part in this.
     """
 
-    def __init__(self, name: str, function: Function, *, inline: bool = False) -> None:
+    def __init__(
+        self, name: str, function: Function, *, inline: bool = False, provides_given: bool = False
+    ) -> None:
         self.name = checked_name(name)
         self.function = function
         self.is_async = _is_async(function)
         self.inline = inline
         if inline and self.is_async:
             raise ValueError(f"handler {name!r} is async; `inline` is for sync functions")
+        self.parameters = parameters_of(name, function)
+        if self.parameters.given and not provides_given:
+            one = self.parameters.given[0].name
+            raise TypeError(
+                f"handler {name!r}: {one!r} is GIVEN, and only an App provides it: declare the "
+                "function by @app.task, or give the parameter another default"
+            )
+        self.reader = reader_of(name, self.parameters)
         # Takes a Context, returns what the function returns (for async: its coroutine).
-        self.invoke: Callable[[Context], Any] = _invoker(name, function)
+        self.invoke: Callable[[Context], Any] = _invoker(function, self.parameters, self.reader)
+
+    def around(self, invoke: Callable[[Context], Any]) -> Handler:
+        """The same under its name, called in another way."""
+        other = copy.copy(self)
+        other.invoke = invoke
+        return other
+
+    def arguments(
+        self, context: Context, payload: Payload, given: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """What the function is called with."""
+        named: dict[str, Any] = {} if self.reader is None else self.reader(payload)
+        for one in self.parameters.contexts:
+            named[one.name] = context
+        named.update(given)
+        return [named.pop(name) for name in self.parameters.positional], named
 
 
 def checked_name(name: str) -> str:
@@ -61,37 +121,47 @@ def _is_async(function: Function) -> bool:
     )
 
 
-def _invoker(name: str, function: Function) -> Callable[[Context], Any]:
-    parameters = _parameters(name, function)
-    contexts = [one for one in parameters if _is_context(one)]
-    rest = [one for one in parameters if not _is_context(one)]
+def parameters_of(name: str, function: Function) -> Parameters:
+    """What a function takes, and from where."""
+    hints = hints_of(name, function)
+    contexts, given, rest = list[inspect.Parameter](), list[inspect.Parameter](), []
+    positional = list[str]()
+    for found in inspect.signature(function).parameters.values():
+        if found.kind in (found.VAR_POSITIONAL, found.VAR_KEYWORD):
+            raise TypeError(f"handler {name!r} has *{found.name}; name each parameter")
+        one = found.replace(annotation=hints.get(found.name, Any))
+        if one.kind is one.POSITIONAL_ONLY:
+            positional.append(one.name)
+        if _is_context(one):
+            contexts.append(one)
+        elif one.default is GIVEN:
+            given.append(_provided(name, one))
+        else:
+            rest.append(one)
     if len(contexts) > 1:
         raise TypeError(f"handler {name!r} has {len(contexts)} parameters of type Context")
-    if not rest:
-        return _without_payload(function, contexts)
-    whole = [one for one in rest if one.kind is one.POSITIONAL_ONLY]
-    if whole and len(rest) > 1:
+    only = [one for one in rest if one.kind is one.POSITIONAL_ONLY]
+    if only and len(rest) > 1:
         raise TypeError(
             f"handler {name!r}: a positional-only parameter takes the whole payload, so "
-            f"{rest[1].name!r} would have nothing; write all of them without `/`"
+            f"{next(one.name for one in rest if one is not only[0])!r} would have nothing; write "
+            "all of them without `/`"
         )
-    read = _whole_reader(rest[0]) if whole else _members_reader(name, rest)
-    positional = [one for one in parameters if one.kind is one.POSITIONAL_ONLY]
-    return _with_payload(function, contexts, positional, read)
+    whole = bool(only) or (len(rest) == 1 and _is_whole(rest[0].annotation))
+    returns = hints.get("return")
+    return Parameters(
+        tuple(contexts), tuple(given), tuple(rest), whole, tuple(positional),
+        None if returns in (type(None), object) else returns,
+    )  # fmt: skip
 
 
-def _parameters(name: str, function: Function) -> list[inspect.Parameter]:
+def hints_of(name: str, function: Function) -> dict[str, Any]:
+    """The annotations of a function, as types."""
     try:
-        signature = inspect.signature(function)
-        hints = typing.get_type_hints(_plain(function), include_extras=True)
+        inspect.signature(function)
+        return typing.get_type_hints(_plain(function), include_extras=True)
     except (TypeError, ValueError, NameError) as error:
         raise TypeError(f"the parameters of handler {name!r} cannot be read: {error}") from error
-    found = []
-    for one in signature.parameters.values():
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            raise TypeError(f"handler {name!r} has *{one.name}; name each parameter")
-        found.append(one.replace(annotation=hints.get(one.name, Any)))
-    return found
 
 
 def _plain(function: Function) -> Any:  # noqa: ANN401  # Whatever get_type_hints takes.
@@ -107,28 +177,47 @@ def _is_context(one: inspect.Parameter) -> bool:
     return any(isinstance(kind, type) and issubclass(kind, Context) for kind in kinds)
 
 
-def _without_payload(
-    function: Function, contexts: list[inspect.Parameter]
-) -> Callable[[Context], Any]:
-    if not contexts:
-        return lambda context: function()
-    if contexts[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        key = contexts[0].name
-        return lambda context: function(**{key: context})
-    return lambda context: function(context)
+def _provided(name: str, one: inspect.Parameter) -> inspect.Parameter:
+    if one.annotation is Any or not isinstance(one.annotation, type):
+        raise TypeError(
+            f"handler {name!r}: {one.name!r} is GIVEN by its type; say by an annotation which "
+            "class it is"
+        )
+    return one
+
+
+def _is_whole(kind: Any) -> bool:  # noqa: ANN401  # Any annotation.
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    origin = typing.get_origin(kind) or kind
+    if origin in (typing.Union, types.UnionType):
+        kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+        return all(map(_is_whole, kinds))
+    if typing.is_typeddict(origin) or is_model(origin):
+        return True
+    return isinstance(origin, type) and (
+        dataclasses.is_dataclass(origin) or issubclass(origin, WHOLE)
+    )
 
 
 Reader = Callable[[Payload], dict[str, Any]]
 
 
-def _with_payload(
-    function: Function,
-    contexts: list[inspect.Parameter],
-    positional: list[inspect.Parameter],
-    read: Reader,
+def reader_of(name: str, parameters: Parameters) -> Reader | None:
+    """How the payload becomes arguments; None where the function takes nothing of it."""
+    rest = parameters.rest
+    if not rest:
+        return None
+    return _whole_reader(rest[0]) if parameters.whole else _members_reader(name, rest)
+
+
+def _invoker(
+    function: Function, parameters: Parameters, read: Reader | None
 ) -> Callable[[Context], Any]:
+    contexts, first = parameters.contexts, parameters.positional
+    if read is None:
+        return _without_payload(function, contexts)
     context_name = contexts[0].name if contexts else ""
-    first = [one.name for one in positional]
 
     def invoke(context: Context) -> Any:  # noqa: ANN401
         arguments = read(context.lease.payload)
@@ -139,10 +228,21 @@ def _with_payload(
     return invoke
 
 
+def _without_payload(
+    function: Function, contexts: tuple[inspect.Parameter, ...]
+) -> Callable[[Context], Any]:
+    if not contexts:
+        return lambda context: function()
+    if contexts[0].kind is inspect.Parameter.POSITIONAL_ONLY:
+        return lambda context: function(context)
+    key = contexts[0].name
+    return lambda context: function(**{key: context})
+
+
 def _whole_reader(one: inspect.Parameter) -> Reader:
     if one.annotation is bytes:
         return lambda payload: {one.name: payload.data}
-    decode = msgspec.json.Decoder(one.annotation).decode
+    decode = msgspec.json.Decoder(one.annotation, dec_hook=from_json).decode
     has_default = one.default is not one.empty
 
     def read(payload: Payload) -> dict[str, Any]:
@@ -153,7 +253,7 @@ def _whole_reader(one: inspect.Parameter) -> Reader:
     return read
 
 
-def _members_reader(name: str, rest: list[inspect.Parameter]) -> Reader:
+def _members_reader(name: str, rest: tuple[inspect.Parameter, ...]) -> Reader:
     fields: list[Any] = [
         (one.name, one.annotation)
         if one.default is one.empty
@@ -166,7 +266,7 @@ def _members_reader(name: str, rest: list[inspect.Parameter]) -> Reader:
         forbid_unknown_fields=True,
         kw_only=True,
     )
-    decode = msgspec.json.Decoder(members).decode
+    decode = msgspec.json.Decoder(members, dec_hook=from_json).decode
     takes = ", ".join(str(one) for one in rest)
     names = [one.name for one in rest]
 

@@ -13,6 +13,7 @@ import msgspec
 
 from ...proto.v1 import common_pb2, run_pb2, worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result
+from ..sdk.models import to_json
 
 # Limits of the contract, in characters where it says characters.
 PAYLOAD_BYTES_MAX = 65_536
@@ -28,7 +29,7 @@ BYTES: Final = "application/octet-stream"
 # A copy of it costs half of what building one does.
 PLAIN: Final = Result(success=worker_pb2.Success())
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=to_json).encode
 
 
 class AttemptFailed(Exception):
@@ -194,8 +195,9 @@ def _is_our_word(error: BaseException) -> bool:
 
 def _own_frames_off(trace: TracebackType | None) -> TracebackType | None:
     """A reader wants to see the handler, not how it was called."""
+    own = (__package__, f"{str(__package__).rpartition('.')[0]}.app")
     while trace is not None and trace.tb_next is not None:
-        if trace.tb_frame.f_globals.get("__package__") != __package__:
+        if trace.tb_frame.f_globals.get("__package__") not in own:
             break
         trace = trace.tb_next
     return trace

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TypeVar, overload
+from typing import TypedDict, TypeVar, overload
 
 from ...cluster.local.systemd import give_signs, notify
 from ...proto.v1 import worker_pb2
@@ -39,6 +39,23 @@ HALT_S, HALT_NOW_S = 2.0, 0.2
 LAST_WORD_S = 3.0
 LAST_WORD_NOW_S = 1.0
 LOOK_S = 0.01
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What may be said about a worker."""
+
+    # The queues that it takes runs from; none: "default", and of an app those of its tasks.
+    queues: Iterable[str]
+    # Whose runs it takes.
+    namespaces: Iterable[str]
+    # What jobs may ask for (worker_labels).
+    labels: Mapping[str, str] | None
+    # Runs at once, and threads for sync handlers; without `threads` as many as slots, at most 256.
+    slots: int
+    threads: int | None
+    executors: Iterable[Executor]
+    # Seconds to finish what is under way after the first signal.
+    grace: float
 
 
 class Worker:

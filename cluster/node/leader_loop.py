@@ -17,7 +17,6 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from ...proto.v1 import job_pb2
 from ...statemachine import piecewise
 from ...statemachine.core import budget
 from ...statemachine.core.budget import Share
@@ -162,7 +161,7 @@ class Leader:
         if not self.leading:
             raise refusals.not_leader(self.name, self._leader_address())
         size = body.ByteSize() if isinstance(body, Message) else 0
-        items = len(body.jobs) if isinstance(body, job_pb2.ImportJobsRequest) else 1
+        items = importing.items_of(body)
         self._next.calls.check_room(self.name, tenant, items, size)
         part = PendingRequest(
             body, answer, unknown, actor, tenant, items, size, asked=True, sure=True

@@ -1870,6 +1870,223 @@ class TriggerJobRequest(_message.Message):
 Global___TriggerJobRequest: _TypeAlias = TriggerJobRequest  # noqa: Y015
 
 @_typing.final
+class TriggerJobsRequest(_message.Message):
+    """To start runs of many triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The namespace of their jobs."""
+    request_id: _builtins.str
+    """See common.proto. It stands for the whole request."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Trigger]:
+        """Up to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        triggers: _abc.Iterable[Global___Trigger] | None = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "request_id", b"request_id", "triggers", b"triggers", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerJobsRequest: _TypeAlias = TriggerJobsRequest  # noqa: Y015
+
+@_typing.final
+class Trigger(_message.Message):
+    """One of many triggers; the fields are those of TriggerJobRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    JOB_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    UNIQUE_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    IF_RUNNING_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """The job."""
+    priority: _common_pb2.Priority.ValueType
+    """Instead of the job's priority."""
+    queue: _builtins.str
+    """Instead of the job's queue."""
+    force: _builtins.bool
+    """See TriggerJobRequest."""
+    if_running: Global___TriggerJobRequest.IfRunning.ValueType
+    """See TriggerJobRequest."""
+    concurrency_key: _builtins.str
+    """See TriggerJobRequest."""
+    @_builtins.property
+    def payload(self) -> _common_pb2.Payload:
+        """Instead of the job's payload."""
+
+    @_builtins.property
+    def unique(self) -> _run_pb2.UniqueKey:
+        """The business key of this run; see UniqueKey. Unset: none."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is due. Unset: now."""
+
+    @_builtins.property
+    def trace_context(self) -> _run_pb2.TraceContext:
+        """See TriggerJobRequest."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """See TriggerJobRequest."""
+
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        payload: _common_pb2.Payload | None = ...,
+        priority: _common_pb2.Priority.ValueType = ...,
+        queue: _builtins.str = ...,
+        force: _builtins.bool = ...,
+        unique: _run_pb2.UniqueKey | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        if_running: Global___TriggerJobRequest.IfRunning.ValueType = ...,
+        concurrency_key: _builtins.str = ...,
+        trace_context: _run_pb2.TraceContext | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "payload", b"payload", "trace_context", b"trace_context", "unique", b"unique"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency_key", b"concurrency_key", "due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "labels", b"labels", "payload", b"payload", "priority", b"priority", "queue", b"queue", "trace_context", b"trace_context", "unique", b"unique"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
+
+@_typing.final
+class TriggerJobsResponse(_message.Message):
+    """What came of many triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___TriggerResult]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___TriggerResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerJobsResponse: _TypeAlias = TriggerJobsResponse  # noqa: Y015
+
+@_typing.final
+class TriggerResult(_message.Message):
+    """What became of one of many triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Verdict:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TriggerResult._Verdict.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        VERDICT_UNSPECIFIED: TriggerResult._Verdict.ValueType  # 0
+        """Never sent."""
+        VERDICT_CREATED: TriggerResult._Verdict.ValueType  # 1
+        """The run is new."""
+        VERDICT_EXISTING: TriggerResult._Verdict.ValueType  # 2
+        """It holds the unique key already."""
+        VERDICT_REFUSED: TriggerResult._Verdict.ValueType  # 3
+        """Nothing was done."""
+
+    class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
+        """What was done."""
+
+    VERDICT_UNSPECIFIED: TriggerResult.Verdict.ValueType  # 0
+    """Never sent."""
+    VERDICT_CREATED: TriggerResult.Verdict.ValueType  # 1
+    """The run is new."""
+    VERDICT_EXISTING: TriggerResult.Verdict.ValueType  # 2
+    """It holds the unique key already."""
+    VERDICT_REFUSED: TriggerResult.Verdict.ValueType  # 3
+    """Nothing was done."""
+
+    RUN_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    run: _builtins.str
+    """The id of the run that is there now; empty if it was refused."""
+    verdict: Global___TriggerResult.Verdict.ValueType
+    """What was done."""
+    reason: _builtins.str
+    """For REFUSED: an ErrorReason without its prefix."""
+    field: _builtins.str
+    """For REFUSED: the wrong field, or empty."""
+    message: _builtins.str
+    """For REFUSED: what is wrong and what to write instead."""
+    def __init__(
+        self,
+        *,
+        run: _builtins.str = ...,
+        verdict: Global___TriggerResult.Verdict.ValueType = ...,
+        reason: _builtins.str = ...,
+        field: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "message", b"message", "reason", b"reason", "run", b"run", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerResult: _TypeAlias = TriggerResult  # noqa: Y015
+
+@_typing.final
 class BackfillJobRequest(_message.Message):
     """To run a past range."""
 

@@ -92,6 +92,11 @@ class JobServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_job__pb2.TriggerJobRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_run__pb2.Run.FromString,
                 _registered_method=True)
+        self.TriggerJobs = channel.unary_unary(
+                '/raftsched.v1.JobService/TriggerJobs',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.TriggerJobsRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_job__pb2.TriggerJobsResponse.FromString,
+                _registered_method=True)
         self.BackfillJob = channel.unary_unary(
                 '/raftsched.v1.JobService/BackfillJob',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.BackfillJobRequest.SerializeToString,
@@ -281,6 +286,18 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TriggerJobs(self, request, context):
+        """Start up to 1,000 runs manually, of one job or of many. Each is a promise of its own: the
+        answer says for each whether there is a run, or that it was refused and why; a refused one does
+        not stop the others. They are taken in the order of the request, each as TriggerJob would. A
+        call that was taken in part goes on when it is repeated with its `request_id`. The audit log
+        has a note for each job and change of the state, with their number. Refused as a whole with
+        LIMIT_EXCEEDED (count, or 3 MiB).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BackfillJob(self, request, context):
         """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
         REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody
@@ -448,6 +465,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.TriggerJob,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.TriggerJobRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_run__pb2.Run.SerializeToString,
+            ),
+            'TriggerJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.TriggerJobs,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.TriggerJobsRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_job__pb2.TriggerJobsResponse.SerializeToString,
             ),
             'BackfillJob': grpc.unary_unary_rpc_method_handler(
                     servicer.BackfillJob,
@@ -808,6 +830,33 @@ class JobService(object):
             '/raftsched.v1.JobService/TriggerJob',
             raftsched_dot_v1_dot_job__pb2.TriggerJobRequest.SerializeToString,
             raftsched_dot_v1_dot_run__pb2.Run.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TriggerJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/TriggerJobs',
+            raftsched_dot_v1_dot_job__pb2.TriggerJobsRequest.SerializeToString,
+            raftsched_dot_v1_dot_job__pb2.TriggerJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

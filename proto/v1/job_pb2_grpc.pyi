@@ -112,6 +112,14 @@ class JobServiceStub:
     OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
     already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
+    TriggerJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobsRequest, _job_pb2.TriggerJobsResponse]
+    """Start up to 1,000 runs manually, of one job or of many. Each is a promise of its own: the
+    answer says for each whether there is a run, or that it was refused and why; a refused one does
+    not stop the others. They are taken in the order of the request, each as TriggerJob would. A
+    call that was taken in part goes on when it is repeated with its `request_id`. The audit log
+    has a note for each job and change of the state, with their number. Refused as a whole with
+    LIMIT_EXCEEDED (count, or 3 MiB).
+    """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
     REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody
@@ -255,6 +263,14 @@ class JobServiceAsyncStub(JobServiceStub):
     triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
     OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
     already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+    """
+    TriggerJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobsRequest, _job_pb2.TriggerJobsResponse]  # type: ignore[assignment]
+    """Start up to 1,000 runs manually, of one job or of many. Each is a promise of its own: the
+    answer says for each whether there is a run, or that it was refused and why; a refused one does
+    not stop the others. They are taken in the order of the request, each as TriggerJob would. A
+    call that was taken in part goes on when it is repeated with its `request_id`. The audit log
+    has a note for each job and change of the state, with their number. Refused as a whole with
+    LIMIT_EXCEEDED (count, or 3 MiB).
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
@@ -462,6 +478,20 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
         OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
         already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+        """
+
+    @_abc_1.abstractmethod
+    def TriggerJobs(
+        self,
+        request: _job_pb2.TriggerJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.TriggerJobsResponse, _abc.Awaitable[_job_pb2.TriggerJobsResponse]]:
+        """Start up to 1,000 runs manually, of one job or of many. Each is a promise of its own: the
+        answer says for each whether there is a run, or that it was refused and why; a refused one does
+        not stop the others. They are taken in the order of the request, each as TriggerJob would. A
+        call that was taken in part goes on when it is repeated with its `request_id`. The audit log
+        has a note for each job and change of the state, with their number. Refused as a whole with
+        LIMIT_EXCEEDED (count, or 3 MiB).
         """
 
     @_abc_1.abstractmethod

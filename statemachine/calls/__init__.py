@@ -5,6 +5,7 @@ Others may use:
 * jobs: create, update, pause and delete jobs.
 * imports: many jobs in one call.
 * occurrences: trigger, backfill, skip, move and add.
+* triggers: many triggers in one call.
 * runs: cancel runs and requeue dead letters.
 * bulk: the same change to all jobs or runs that fit a filter.
 * filtered: what filters see of jobs and runs.

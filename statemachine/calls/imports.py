@@ -48,7 +48,7 @@ def import_some(view: View, body: ImportSome, actor: str) -> Imported:
     request, first = body.request, body.first
     if not first:
         _check(request)
-    request_id = _id_of(request.request_id, first) if request.request_id else ""
+    request_id = id_of(request.request_id, first) if request.request_id else ""
     if request_id:
         before = idempotency.find(view, request_id, request, body.digest)
         if before is not None:
@@ -56,7 +56,7 @@ def import_some(view: View, body: ImportSome, actor: str) -> Imported:
             return Imported(before, first + len(before.results))
     trial = None
     if request.validate_only:
-        view, trial = _on_trial(view, body)
+        view, trial = on_trial(view, body.trial)
     answer = _take(view, request, body.order[first:], actor, all_of_it=False)
     if trial is not None:
         view.seal()
@@ -68,13 +68,13 @@ def import_some(view: View, body: ImportSome, actor: str) -> Imported:
     return Imported(answer, first + len(answer.results), trial)
 
 
-def _on_trial(view: View, body: ImportSome) -> tuple[View, Layer]:
+def on_trial(view: View, trial: Layer | None) -> tuple[View, Layer]:
     """A view over what the parts before would have written, and over the state as it is by now."""
-    layer = body.trial or Layer(view.stored)
+    layer = trial or Layer(view.stored)
     layer.below = view.stored
     over = View(layer, view.now_ms, is_spent=view.is_spent)
     over.lacking = view.lacking
-    if body.trial is None:
+    if trial is None:
         # Others may make jobs meanwhile, which are not to get the same numbers.
         over.meta.job_serial += APART
     return over, layer
@@ -140,7 +140,7 @@ def _check(request: Import) -> None:
         raise Refused.of(faults)
 
 
-def _id_of(request_id: str, first: int) -> str:
+def id_of(request_id: str, first: int) -> str:
     """Under which id the answer of a part is remembered: the first one's is that of the call."""
     if not first:
         return request_id

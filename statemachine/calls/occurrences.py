@@ -30,6 +30,8 @@ from .jobs import find, note
 
 Edit = schedule_pb2.OccurrenceEdit
 Trigger = job_pb2.TriggerJobRequest
+# They have the same fields.
+Asked = job_pb2.TriggerJobRequest | job_pb2.Trigger
 Unique = run_pb2.UniqueKey
 INVALID = Reason.ERROR_REASON_FIELD_INVALID
 # As the audit log says it.
@@ -39,12 +41,21 @@ KINDS = {Edit.KIND_SKIP: "skip", Edit.KIND_MOVE: "move", Edit.KIND_ADD: "add"}
 def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
     """Start a run by hand. It waits where the overlap policy says no, unless it is forced."""
     job = find(view, request.namespace, request.job)
+    run, taken = begin(view, request, job)
+    if run is None:
+        return _show(view, job, taken)
+    note(view, actor, "TriggerJob", job, request)
+    return answers.run(view, run)
+
+
+def begin(view: View, request: Asked, job: Job) -> tuple[Run | None, int]:
+    """Start a run as somebody asked; or None, and the run that holds the wanted business key."""
     _check_trigger(request)
     _check_key(request, job.definition)
     taken = _holder(view, job.jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
         # Whether one more could begin now does not matter to who asks for the same again.
-        return _show(view, job, taken)
+        return None, taken
     set_aside.refuse(view, job)
     _check_may_begin(view, request, job)
     due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
@@ -66,15 +77,14 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     if job.state.has_downstream:
         waves.start(view, run)
     move(view, run, LATER if later else HELD if waits else READY)
-    note(view, actor, "TriggerJob", job, request)
-    return answers.run(view, run)
+    return run, 0
 
 
-def _verdict(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> overlap.Verdict:
+def _verdict(view: View, request: Asked, job: Job) -> overlap.Verdict:
     return overlap.GO if request.force else overlap.judge_wanted(view, job)
 
 
-def _check_beside(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> None:
+def _check_beside(view: View, request: Asked, job: Job) -> None:
     """Refuse what would have to wait, where that is not wanted or too much waits already."""
     verdict = _verdict(view, request, job)
     if verdict is overlap.GO or verdict is overlap.REPLACE:
@@ -97,7 +107,7 @@ def _check_beside(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> N
         )  # fmt: skip
 
 
-def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
+def _check_trigger(request: Asked) -> None:
     faults = validate.enum("priority", request, "priority")
     faults += validate.enum("if_running", request, "if_running")
     faults += validate.instant("due_time", request, "due_time")
@@ -117,7 +127,7 @@ def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
         raise Refused.of(faults)
 
 
-def _check_key(request: job_pb2.TriggerJobRequest, job: JobRecord) -> None:
+def _check_key(request: Asked, job: JobRecord) -> None:
     """Refuse a run whose concurrency key cannot be read."""
     limit = job.template.spec.concurrency
     key, field = request.concurrency_key or limit.key, "concurrency_key"
@@ -143,7 +153,7 @@ def _check_key(request: job_pb2.TriggerJobRequest, job: JobRecord) -> None:
         raise Refused.of([Fault(field, INVALID, why)])
 
 
-def _read_key(key: str, request: job_pb2.TriggerJobRequest, job: JobRecord) -> str:
+def _read_key(key: str, request: Asked, job: JobRecord) -> str:
     if not concurrency_key.is_path(key):
         return key
     if request.HasField("payload"):
@@ -151,7 +161,7 @@ def _read_key(key: str, request: job_pb2.TriggerJobRequest, job: JobRecord) -> s
     return concurrency_key.read(key, *concurrency_key.of_job(job.payload))
 
 
-def _check_may_begin(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> None:
+def _check_may_begin(view: View, request: Asked, job: Job) -> None:
     definition, reason = job.definition, job.state.pause_reason
     if job.state.state == next_time.PAUSED and not request.force:
         raise Refused.because(
@@ -173,7 +183,7 @@ def _check_may_begin(view: View, request: job_pb2.TriggerJobRequest, job: Job) -
         )  # fmt: skip
 
 
-def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | None:
+def _holder(view: View, jid: int, request: Asked) -> int | None:
     """The run that holds the wanted business key, if any."""
     unique = request.unique
     if not unique.key:
@@ -194,9 +204,7 @@ def _show(view: View, job: Job, occurrence: int) -> run_pb2.Run:
     return run_pb2.Run(namespace=namespace, job=name, id=keys.run_id(name, *place))
 
 
-def _triggered(
-    view: View, request: job_pb2.TriggerJobRequest, job: Job, occurrence: int, due_ms: int
-) -> Run:
+def _triggered(view: View, request: Asked, job: Job, occurrence: int, due_ms: int) -> Run:
     spec = job.definition.template.spec
     outcome = run_pb2.OUTCOME_TRIGGERED
     run = runs.new(job, occurrence, run_pb2.CAUSE_TRIGGER, outcome, due_ms)
@@ -220,7 +228,7 @@ def _triggered(
     return run
 
 
-def _trace(request: job_pb2.TriggerJobRequest) -> run_pb2.TraceContext | None:
+def _trace(request: Asked) -> run_pb2.TraceContext | None:
     return request.trace_context if request.HasField("trace_context") else None
 
 

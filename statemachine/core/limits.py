@@ -69,6 +69,7 @@ IMPORT_JOBS = 1_000
 IMPORT_PATHS = 32
 IMPORT_WARNINGS = 8  # Of one job.
 IMPORT_BYTES = 3 * 1024 * 1024  # A gRPC message is at most 4 MiB.
+TRIGGERS = 1_000  # Of one call.
 BACKFILL_RUNS = 10_000
 AUDIT_TIMES = 10_000  # Scheduled times, or runs, that one audit looks at.
 AUDIT_NOTES = 10_000  # Of the audit log, the newest: what an audit can prove calls with.

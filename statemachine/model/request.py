@@ -210,6 +210,34 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
+class TriggerSome:
+    """What is left of many triggers, in as many changes as it takes. The reply is a Triggered."""
+
+    request: job_pb2.TriggerJobsRequest
+    # Hash of the request, if it has an id.
+    digest: bytes
+    # How many were taken.
+    first: int = 0
+    # On trial: what those that were taken would have written.
+    trial: Layer | None = None
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """What came of a TriggerSome."""
+
+    answer: job_pb2.TriggerJobsResponse
+    # How many were taken by now.
+    next: int
+    # See TriggerSome.
+    trial: Layer | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Letters:
     """A call about all dead letters that fit a filter. The reply is its answer, or what is left to
     look at, to be asked again: nothing that was looked at fits."""

@@ -22,6 +22,9 @@ from .audit_evidence import Evidence
 
 # As calls/occurrences.py notes it.
 PLANNED = re.compile(r"(\d+) scheduled times from (\S+) to (\S+)")
+# As calls/triggers.py notes it: many runs with one note.
+MADE = re.compile(r"(\d+) runs? triggered")
+TRIGGERS = frozenset({"TriggerJob", "TriggerJobs"})
 BACKFILL, SCHEDULE = run_pb2.CAUSE_BACKFILL, run_pb2.CAUSE_SCHEDULE
 # After which a backfill runs a time, whatever else came meanwhile.
 PASSED = frozenset({
@@ -63,7 +66,7 @@ def look(
     for note in evidence.notes.found:
         if not first <= note.at_ms < end:
             continue
-        if note.subject == subject and note.method == "TriggerJob":
+        if note.subject == subject and note.method in TRIGGERS:
             triggers.append(note)
         elif note.subject == subject and note.method == "BackfillJob":
             backfills.append(note)
@@ -72,7 +75,8 @@ def look(
         by_filter |= note.method == "RequeueDeadLetters"
     if triggers and not evidence.has_all_runs:
         why = f"it has over {limits.AUDIT_TIMES} runs, so what was triggered is not looked for"
-        asked.findings.append(Finding(triggers[0].at_ms, why, UNJUDGED, count=len(triggers)))
+        count = sum(map(_number, triggers))
+        asked.findings.append(Finding(triggers[0].at_ms, why, UNJUDGED, count=count))
     elif triggers:
         _triggers(asked, triggers, evidence)
     _letters(asked, letters, evidence)
@@ -83,13 +87,16 @@ def look(
 
 
 def _triggers(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence) -> None:
-    """One run for each note, made in the same change."""
+    """So many runs as the notes say, made in the same change."""
     made: dict[int, list[RunRecord]] = {}
     for run in evidence.runs:
         if run.cause == run_pb2.CAUSE_TRIGGER:
             made.setdefault(run.made_in, []).append(run)
     at_ms = {note.revision: note.at_ms for note in notes}
-    for revision, number in Counter(note.revision for note in notes).items():
+    numbers = Counter[int]()
+    for note in notes:
+        numbers[note.revision] += _number(note)
+    for revision, number in numbers.items():
         found = made.get(revision, [])
         missing = number - len(found)
         if missing > 0 and at_ms[revision] <= evidence.history_ms:
@@ -101,6 +108,11 @@ def _triggers(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence
         if missing:
             why = f"it was triggered at {iso_text(at_ms[revision])}, and there is no run of that"
             asked.lost(at_ms[revision], why, missing)
+
+
+def _number(note: AuditEntryRecord) -> int:
+    many = MADE.fullmatch(note.change)
+    return 1 if many is None else int(many[1])
 
 
 def _letters(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence) -> None:

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Literal, Unpack
 
 from ....proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
-from ...sdk import values
 from ...sdk.imports import import_requests
 from ...sdk.options import ReadOptions, Writing, parted
 from ...sdk.ranges import made
 from ...sdk.schedules import When
 from ...sdk.specs import PriorityWord, SpecOptions, build
+from ...sdk.triggers import single_request, trigger_of, trigger_requests
 from ...sdk.values import Length, ListCount, choice, duration, timestamp
 from ...worker.context import current_trace
 from .runs import AsyncRun
@@ -181,28 +181,33 @@ class AsyncJobs(AsyncService):
         run = await client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(await run.result(timeout=60))
         """
-        request = job_pb2.TriggerJobRequest(
-            job=job,
-            payload=values.payload(payload),
-            queue=queue,
-            force=force,
-            due_time=timestamp(due),
-            concurrency_key=concurrency_key,
-            labels=labels,
-            trace_context=values.trace_context(
-                current_trace() if trace_context is None else trace_context
-            ),
-        )
-        if if_running != "wait":
-            kinds = job_pb2.TriggerJobRequest.IfRunning
-            request.if_running = choice(kinds, "IF_RUNNING_", if_running)
-        if priority is not None:
-            request.priority = choice(common_pb2.Priority, "PRIORITY_", priority)
-        if unique_key:
-            policy = choice(run_pb2.UniqueKey.Policy, "POLICY_", when_taken)
-            unique = run_pb2.UniqueKey(key=unique_key, policy=policy, hold=duration(hold))
-            request.unique.CopyFrom(unique)
+        trigger = trigger_of(
+            job, payload=payload, priority=priority, queue=queue, due=due, force=force,
+            if_running=if_running, unique_key=unique_key, when_taken=when_taken, hold=hold,
+            concurrency_key=concurrency_key, labels=labels,
+            trace_context=current_trace() if trace_context is None else trace_context,
+        )  # fmt: skip
+        request = single_request(trigger, self._namespace(options))
         return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))
+
+    async def trigger_many(
+        self, triggers: Iterable[job_pb2.Trigger], **options: Unpack[Writing]
+    ) -> Sequence[job_pb2.TriggerResult]:
+        """Start many runs by hand, a thousand in each call; what became of each, in their order.
+
+        A refused one does not stop the others.
+
+        names = ["anna", "ben"]
+        await client.jobs.trigger_many(trigger_of("mail", payload={"to": name}) for name in names)
+        """
+        requests = trigger_requests(
+            triggers, self._namespace(options), options.pop("request_id", "")
+        )
+        results: list[job_pb2.TriggerResult] = []
+        for request in requests:
+            answer = await self._send(request, job_pb2.TriggerJobsResponse, options)
+            results.extend(answer.results)
+        return results
 
     async def backfill(
         self,

@@ -8,9 +8,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ....proto.v1 import common_pb2, run_pb2
-from ...sdk.errors import ResultMismatch, RunFailed, RunNotEnded
+from ...sdk.errors import RunNotEnded
 from ...sdk.options import ReadOptions, Writing
-from ...sdk.values import Length, ListCount, choice, duration, value_of
+from ...sdk.results import result_of
+from ...sdk.values import Length, ListCount, choice, duration
 from .service import Service
 
 if TYPE_CHECKING:
@@ -103,20 +104,7 @@ class Run:
         rows = run.result(list[dict[str, int]], timeout=60)
         """
         self.wait(timeout)
-        if self.message.state != run_pb2.RUN_STATE_SUCCEEDED:
-            error = self.message.error
-            why = f": {error.kind}: {error.message}" if error.kind or error.message else ""
-            raise RunFailed(f"run {self.id} is {self.state}{why}", self.message)
-        if not self.message.HasField("result"):
-            return None
-        try:
-            return value_of(self.message.result, kind)
-        except ValueError as wrong:
-            asked = "anything that JSON holds" if kind is None else str(kind)
-            raise ResultMismatch(
-                f"run {self.id} returned what cannot be read as {asked}: {wrong}; ask for another "
-                "kind, or look at message.result"
-            ) from wrong
+        return result_of(self.message, kind)
 
     def cancel(
         self, reason: str = "", *, grace: Length | None = None, **options: Unpack[Writing]

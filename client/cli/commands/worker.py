@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import messages as m
-from ..exits import Exit, Trouble, wrong_use
+from ..exits import Trouble, wrong_use
+from ..input.modules import find
 from ..input.spec import pairs
 from ..lazy import ExampleGroup
 from ..names import WORKER
@@ -111,7 +109,7 @@ def run(
             "",
             "raftsched worker run MODULE, or --executor http",
         )
-    found = find(where, chdir) if where else ready_made(session, executors, **given)
+    found = ready_made(session, executors, **given) if executors else named(where, chdir)
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -151,52 +149,8 @@ def ready_made(
     )  # fmt: skip
 
 
-def find(where: str, folder: str) -> Worker:
+def named(where: str, folder: str) -> Worker:
     """The worker that the words mean."""
-    module_name, _, name = where.partition(":")
-    # As Python itself does for a script: what is here goes first.
-    try:
-        os.chdir(folder)
-    except OSError as wrong:
-        raise wrong_use(f"cannot go to {folder}", str(wrong), "--chdir DIR") from wrong
-    sys.path.insert(0, os.getcwd())
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as wrong:
-        if wrong.name and not module_name.startswith(wrong.name):
-            raise
-        raise Trouble(
-            f"there is no module {module_name}", f"looked in {os.getcwd()} and what is installed",
-            f"raftsched worker run {where} --chdir DIR", Exit.NOT_FOUND,
-        ) from wrong  # fmt: skip
-    return _named(module, name) if name else _only(module)
-
-
-def _named(module: ModuleType, name: str) -> Worker:
     from ...worker.worker import Worker
 
-    found = getattr(module, name, None)
-    if not isinstance(found, Worker):
-        said = "is not there" if found is None else f"is a {type(found).__name__}, not a Worker"
-        there = ", ".join(f"{module.__name__}:{one}" for one in _workers(module))
-        raise wrong_use(
-            f"{module.__name__}:{name} {said}", f"workers of this module: {there or 'none'}",
-            f"raftsched worker run {there.split(', ')[0]}" if there else "worker = Worker(...)",
-        )  # fmt: skip
-    return found
-
-
-def _only(module: ModuleType) -> Worker:
-    names = _workers(module)
-    if len(names) != 1:
-        raise wrong_use(
-            f"module {module.__name__} has {len(names)} workers", ", ".join(names),
-            f"raftsched worker run {module.__name__}:NAME",
-        )  # fmt: skip
-    return _named(module, names[0])
-
-
-def _workers(module: ModuleType) -> list[str]:
-    from ...worker.worker import Worker
-
-    return sorted(name for name, value in vars(module).items() if isinstance(value, Worker))
+    return find(where, folder, Worker, "raftsched worker run")

@@ -94,7 +94,10 @@ class Node:
     async def stop(self) -> None:
         await self._server.stop(None)
 
-    def lease(self, handler: str = "h", payload: bytes = b"", **fields: Any) -> Lease:  # noqa: ANN401
+    def lease(
+        self, handler: str = "h", payload: bytes = b"", content_type: str = "",
+        **fields: Any,  # noqa: ANN401  # Fields of a message.
+    ) -> Lease:  # fmt: skip
         """Put a lease into the line."""
         self._token += 1
         lease = Lease(
@@ -108,7 +111,7 @@ class Node:
         )
         if not lease.HasField("action"):
             lease.action.handler = handler
-        lease.payload.data = payload
+        lease.payload.data, lease.payload.content_type = payload, content_type
         self.line.append(lease)
         self._grant()
         return lease

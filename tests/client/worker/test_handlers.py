@@ -25,6 +25,10 @@ def by_name(order: Order, *, note: str = "none") -> Any:  # noqa: ANN401
     return [order.number, order.items, note]
 
 
+def structured(order: Order | None = None) -> Any:  # noqa: ANN401
+    return None if order is None else order.number
+
+
 def whole(order: Order, /) -> Any:  # noqa: ANN401
     return [order.number, order.items]
 
@@ -66,6 +70,9 @@ ORDER = {"number": 7, "items": ["a"]}
     [
         (by_name, {"order": ORDER, "note": "n"}, [7, ["a"], "n"]),
         (by_name, {"order": ORDER}, [7, ["a"], "none"]),
+        (structured, ORDER, 7),
+        (structured, None, None),
+        (lambda: 3, None, 3),
         (whole, ORDER, [7, ["a"]]),
         (whole_with_context, ORDER, [7, 1]),
         (context_last, {"n": 1}, [1, 1]),

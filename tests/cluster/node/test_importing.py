@@ -128,3 +128,26 @@ def test_a_change_of_few_among_many_goes_on_until_it_finds_some(bench: Bench) ->
     assert sorted((one.matched, one.changed) for one in answers)[:2] == [(0, 0), (0, 1)]
     assert max(one.matched for one in answers) == 71
     assert bench.leader.done.changes > 70
+
+
+def test_many_triggers_take_as_many_changes_as_they_need(bench: Bench) -> None:
+    bench.ask(wanted(1))
+    bench.run()
+    bench.replies.clear()
+    triggers = [job_pb2.Trigger(job="job-0", force=True) for _ in range(20)]
+    request = job_pb2.TriggerJobsRequest(triggers=triggers, request_id="many")
+    changes = bench.leader.done.changes
+
+    bench.ask(request)
+    bench.leader.step()
+    bench.commit()
+    bench.leader.lost()
+    bench.leader.gained()
+    bench.ask(request)
+    bench.run()
+
+    assert bench.leader.done.changes - changes >= 4
+    [first, answer] = bench.replies
+    assert first == UNKNOWN
+    assert isinstance(answer, job_pb2.TriggerJobsResponse)
+    assert len({one.run for one in answer.results}) == 20
