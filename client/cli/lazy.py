@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from click.shell_completion import CompletionItem
 from .exits import Exit, Trouble
 from .render.clean import echo
 
+NEAR_MAX = 3  # Names in a hint.
 # What people type for the name that a command has, in groups that have no such command.
 ALIASES = {
     "show": "get", "describe": "get", "inspect": "get", "ls": "list", "rm": "delete",
@@ -127,10 +129,15 @@ class ExampleGroup(Helpful, click.Group):
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             if (meant_by := ALIASES.get(args[0], "")) in self.list_commands(ctx):
                 return super().resolve_command(ctx, [meant_by, *args[1:]])
-            near = get_close_matches(args[0], self.list_commands(ctx), n=3)
+            near = get_close_matches(args[0], self.list_commands(ctx), n=NEAR_MAX)
+            near = near or list(islice(self.below(ctx, args[0]), NEAR_MAX))
             meant = f" Did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
+
+    def below(self, ctx: click.Context, name: str) -> Iterator[str]:
+        """Commands of this name in groups, as they are typed; only the root looks for them."""
+        yield from ()
 
 
 class Root(ExampleGroup):
@@ -151,6 +158,14 @@ class Root(ExampleGroup):
         """Its two options are named above, so that all commands fit on a screen."""
         self.write_examples(formatter)
         self.format_commands(ctx, formatter)
+
+    def below(self, ctx: click.Context, name: str) -> Iterator[str]:
+        # Those of other packages take long to load, and are not what somebody types first.
+        ours = (one for one in self.list_commands(ctx) if self.table[one].target[0] == ".")
+        for group_name in ours:
+            group = self.get_command(ctx, group_name)
+            if isinstance(group, ExampleGroup) and name in group.list_commands(ctx):
+                yield f"{group_name} {name}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -64,7 +64,7 @@ THEN: Mapping[str, str] = {
     "MEMBERSHIP_REFUSED": "raftsched cluster status",
     "TRANSFER_REFUSED": "raftsched cluster status",
     "NOT_RETRYING": "raftsched run explain {run}",
-    "QUOTA_EXCEEDED": "raftsched namespace get",
+    "QUOTA_EXCEEDED": "raftsched namespace get {namespace}",
     "ZONE_UNKNOWN": "an IANA name such as Europe/Berlin",
     "CRON_INVALID": "raftsched job next 'EXPRESSION'",
     "NO_QUORUM": "raftsched cluster status --endpoints NODE",
@@ -161,7 +161,7 @@ def _then(session: Invocation, error: errors.RaftschedError) -> str:
     if error.reason == "IN_USE" and error.values.get("kind") == "calendar":
         return f"raftsched job list --calendar {error.values['name']}"
     if template := THEN.get(error.reason):
-        return template.format_map(_Known(error.values))
+        return template.format_map(_Known({"namespace": session.namespace} | error.values))
     if isinstance(error, errors.Unavailable) and not error.reason:
         return next((then for word, then in NO_TRUST if word in error.message), NO_SERVER)
     if error.retry_after is not None:

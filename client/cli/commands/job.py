@@ -10,7 +10,7 @@ from .. import messages as m
 from ..exits import wrong_use
 from ..input.filters import all_of, between, condition, window
 from ..input.job_options import spec_options
-from ..input.spec import build, warn_of_shell
+from ..input.spec import build, path_of, warn_of_shell
 from ..lazy import ExampleGroup
 from ..names import JOB, QUEUE
 from ..options import command
@@ -72,7 +72,7 @@ def after_creation(name: str, spec: job_pb2.JobSpec) -> str:
 @command(
     job, "update",
     "raftsched job update report --priority high --jitter 30s",
-    "raftsched job update report --clear timing.jitter",
+    "raftsched job update report --clear jitter",
     writes=True,
 )  # fmt: skip
 @NAME
@@ -81,14 +81,14 @@ def after_creation(name: str, spec: job_pb2.JobSpec) -> str:
     "--clear",
     multiple=True,
     metavar="PATH",
-    help="A field that is unset, such as timing.zone; can be repeated.",
+    help="A field that is unset, such as zone or timing.zone; can be repeated.",
 )
 @click.option("--etag", default="", help="It is done only to this version of the job.")
 def update(session: Invocation, name: str, clear: tuple[str, ...], etag: str, **given: Any) -> None:
     """Change what is named, leave the rest of the job as it is."""
     spec, paths = build(given)
     warn_of_shell(spec)
-    cleared = [f"spec.{path.removeprefix('spec.')}" for path in clear]
+    cleared = [f"spec.{path_of(path.removeprefix('spec.'))}" for path in clear]
     for path in cleared:
         if path in paths:
             raise wrong_use(

@@ -58,6 +58,19 @@ def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
     return spec, paths
 
 
+def path_of(word: str) -> str:
+    """Where a word of the options stands in a spec; what is a path already stays one."""
+    from ..messages import job_pb2
+
+    word = word.replace("-", "_")
+    if word in job_pb2.JobSpec.DESCRIPTOR.fields_by_name:
+        return word
+    paths = {field.variable: field.path for field in FIELDS}
+    paths |= dict.fromkeys(("handler", "http", "shell", "grpc"), "action")
+    paths |= dict.fromkeys(_SCHEDULE_NAMES, "schedules") | {"after": "upstream.jobs"}
+    return paths.get(word, word)
+
+
 def put(spec: Message, field: SpecOption, value: Any) -> None:
     """Set the field that an option speaks of; its kind follows from the contract."""
     from ...sdk import ranges

@@ -39,7 +39,7 @@ REFUSALS = {
     "ETAG_MISMATCH": (Exit.CONFLICT, "read it again"),
     "JOB_PAUSED": (Exit.CONFLICT, "raftsched job resume report\n       the same with --force"),
     "OVERLAP_REFUSED": (Exit.CONFLICT, "raftsched run list --job report"),
-    "QUOTA_EXCEEDED": (Exit.CONFLICT, "raftsched namespace get"),
+    "QUOTA_EXCEEDED": (Exit.CONFLICT, "raftsched namespace get default"),
     "COMMIT_TIMEOUT": (Exit.OUTCOME_UNKNOWN, "--request-id"),
     "STATE_DIVERGED": (Exit.UNREACHABLE, ""),
 }

@@ -139,6 +139,10 @@ def test_what_people_type_for_a_command_is_understood(cli: Cli) -> None:
     assert cli.ok("job", "ls", "-o", "name").stdout == "a\n"
     assert "deleted" in cli.ok("job", "rm", "a", "--yes").stderr
     assert cli("run", "run").exit_code == 2
+    # What stands in groups is found from the root.
+    assert "Did you mean 'job backfill'?" in cli("backfill", "a").stderr
+    assert "'run logs'" in cli("logs").stderr
+    assert "Did you mean" not in cli("no-such-thing-at-all").stderr
 
 
 def test_each_option_is_a_sentence(cli: Cli) -> None:

@@ -226,7 +226,7 @@ def test_a_dry_run_answers_and_changes_nothing(cli: Cli) -> None:
 def test_an_update_changes_what_it_names(cli: Cli) -> None:
     cli.ok("job", "create", "x", "--handler", "h", "--jitter", "9s", "--zone", "Asia/Tokyo")
 
-    cli.ok("job", "update", "x", "--priority", "high", "--clear", "timing.jitter")
+    cli.ok("job", "update", "x", "--priority", "high", "--clear", "jitter")
 
     spec = cli.json("job", "get", "x")["spec"]
     assert spec["priority"] == "PRIORITY_HIGH"
