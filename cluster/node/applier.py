@@ -235,16 +235,20 @@ class Replica(Applied):
         self.number = number
 
     def apply(self, index: int, data: bytes) -> None:
-        if self.retired is not None:
-            self.retired.close()
-            self.retired = None
-            self._remove_others()
+        self.let_go()
         order = replacement.order_of(data)
         if order is None:
             super().apply(index, data)
         else:
             with _room():
                 self._switch(index, order)
+
+    def let_go(self) -> None:
+        """Close and remove what a snapshot took the place of; nobody reads from it any more."""
+        if self.retired is not None:
+            self.retired.close()
+            self.retired = None
+            self._remove_others()
 
     def _switch(self, index: int, order: SwitchRecord) -> None:
         """From here on the state is what became of a backup."""

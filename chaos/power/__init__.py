@@ -1,0 +1,1 @@
+"""Power cuts on real files: see DESIGN.md."""
