@@ -44,6 +44,9 @@ def chaos() -> None:
               help="Keep history, logs and the nodes' data here; empty or new.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
               help="Also write a page with a timeline to this file.")  # fmt: skip
+@click.option("--history", type=click.Path(path_type=Path, dir_okay=False),
+              help="Also write the calls on records to this file for other checkers: .edn as "
+              "Jepsen's, .json for Porcupine.")  # fmt: skip
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
               show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
 @click.option("--late-ms", type=click.FloatRange(1), default=1_000, show_default=True,
@@ -78,6 +81,7 @@ def run(
     seed: int,
     folder: Path | None,
     report: Path | None,
+    history: Path | None,
     output: str,
     late_ms: float,
     calm_ms: float,
@@ -98,6 +102,11 @@ def run(
     """
     import asyncio
 
+    if history is not None and (scenario == HOSTILE or history.suffix not in (".edn", ".json")):
+        raise click.UsageError(
+            f"--history {history}: it ends in .edn or .json, and `{HOSTILE}` writes none; name "
+            "another file, or another scenario"
+        )
     if scenario == HOSTILE:
         limits = given_limits(max_ms=late_ms, p99_ms=calm_ms)
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
@@ -130,6 +139,10 @@ def run(
     if report is not None:
         reports.write(report, asked, result)
         click.echo(f"wrote {report}", err=True)
+    if history is not None:
+        from ..real.outside import write_history
+
+        click.echo(f"wrote {write_history(history, result.seen)} calls to {history}", err=True)
     figures = {
         "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
     }  # fmt: skip

@@ -32,6 +32,7 @@ from .ends import (
     runs_are_known,
     runs_end_for_a_reason,
 )
+from .faults import STROBE, STROBE_SET_MS
 from .history import (
     OK,
     ClientCall,
@@ -295,6 +296,8 @@ def set_off_ms(seen: Seen, began: float, ended: float) -> float:
 def clock_ms(fault: FaultSpan) -> float:
     """How far it set a clock; 0 for other faults and for one that drifts."""
     how = fault.what.removeprefix("clock ")
+    if how == STROBE:
+        return STROBE_SET_MS
     return 0.0 if how in (fault.what, "drift") else float(how)
 
 

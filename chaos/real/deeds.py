@@ -21,7 +21,7 @@ from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
 from .arena import READY_S, Arena
 from .builds import Build
-from .faults import LEADER, Planned, split
+from .faults import LEADER, STROBE, STROBE_MS, STROBE_SET_MS, Planned, split
 from .history import FaultSpan, Stop
 from .links import CLIENTS, Pair
 from .node import HITS, Control, Failpoint
@@ -71,6 +71,8 @@ async def hold(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
 async def clock(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
     if fault.how == "drift":
         control = Control(drift_ppm=DRIFT_PPM, drift_from=time.time())
+    elif fault.how == STROBE:
+        control = Control(clock_ms=STROBE_SET_MS, strobe_ms=STROBE_MS)
     else:
         control = Control(clock_ms=float(fault.how))
     return await hold_control(arena, fault, targets[0].name, control)

@@ -38,6 +38,8 @@ SNAPSHOT = tuple(
     f"{s}-{n}" for n in ("checkpoint", "rename", "remove") for s in ("before", "after")
 )
 START = tuple(f"{s}-{n}" for n in ("append", "sync", "send", "apply") for s in ("before", "after"))
+# A clock that is set back and forth, by so much and as often.
+STROBE, STROBE_SET_MS, STROBE_MS = "strobe", 400.0, 40.0
 # Seconds of calm after a fault of a kind, so that there is something to lose again.
 CALM_S = 2.0
 
@@ -61,7 +63,7 @@ def slow_link(dice: random.Random, at: float) -> Planned:
 
 
 def clock(dice: random.Random, at: float) -> Planned:
-    how = dice.choice(["-5000", "-200", "200", "5000", "60000", "drift"])
+    how = dice.choice(["-5000", "-200", "200", "5000", "60000", "drift", STROBE])
     return Planned(at, "clock", dice.choice([LEADER, ANY]), dice.uniform(2, 10), how)
 
 

@@ -62,6 +62,8 @@ class Control(msgspec.Struct, frozen=True):
     # How much faster the wall clock goes, in parts of a million, since `drift_from`.
     drift_ppm: float = 0.0
     drift_from: float = 0.0
+    # In turns of so many milliseconds the clock is set by `clock_ms` and right again; 0: it stays.
+    strobe_ms: float = 0.0
     broken_rule: str = ""
     # Jobs with this in their names have schedules that cannot be worked out any more.
     poison: str = ""
@@ -129,8 +131,10 @@ class NodeControl:
         if (control.clock_ms or control.drift_ppm) and not self.clock_told:
             self.clock_told = True
             self.hit("clock")
+        turn = control.strobe_ms and time.monotonic() * 1000 // control.strobe_ms % 2
+        set_by = 0.0 if turn else control.clock_ms
         drift = (time.time() - control.drift_from) * control.drift_ppm * 1000
-        return time.time_ns() + int(control.clock_ms * 1e6) + int(drift)
+        return time.time_ns() + int(set_by * 1e6) + int(drift)
 
 
 class NodeClock:

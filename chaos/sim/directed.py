@@ -173,6 +173,35 @@ def lone_leader(cluster: SimCluster) -> None:
     cluster.links.loses = None
 
 
+def pause_and_cut(cluster: SimCluster) -> None:
+    """One node loses its power, and those who have what it acknowledged are paused when it is back:
+    with those who were paused before it is a majority (as Jepsen did it to NATS 2.12)."""
+    stage = Stage(cluster)
+    nodes = [cluster.nodes[n] for n in cluster.first_names]
+    first = stage.leader(nodes)
+    stage.until(lambda: level(nodes), "the cluster does not come to rest")
+    crasher, *others = [n for n in nodes if n is not first]
+    late, quick = others[:2], [first, others[2]]
+    for node in late:
+        node.paused = True
+    client = cluster.clients[0]
+    client.stopped = False
+    acked = cluster.checker.acks + 5
+    stage.until(lambda: cluster.checker.acks >= acked, "nothing is acknowledged by three of five")
+    client.stopped = True
+    cluster.world.fault(f"power cut {crasher.name}")
+    crasher.die(power=True)
+    for node in quick:
+        node.paused = True
+    for node in late:
+        node.resume()
+    crasher.start()
+    stage.leader([crasher, *late])
+    cluster.world.run(cluster.world.now + 0.5)
+    for node in quick:
+        node.resume()
+
+
 def waits(cluster: SimCluster, node: SimNode) -> bool:
     """Tell whether a caller waits for what a node was asked to write."""
     calls = [call for client in cluster.clients for call in client.calls]

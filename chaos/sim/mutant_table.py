@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .cluster import Kit, Schedule
-from .directed import figure_8, late_ack, lone_leader
+from .directed import figure_8, late_ack, lone_leader, pause_and_cut
 from .endless import (
     clears_at_once,
     forgets_the_rest,
@@ -98,6 +98,7 @@ MUTANTS = [
     Mutant("C4", Kit(part=C4RepairsOneByOne), 100, frozenset({"isolate", "cut"})),
     Mutant("C10", Kit(part=C10LeavesCallersWaiting), 5, schedule=lone_leader),
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
+    Mutant("B1-pause-cut", Kit(journal=SyncsNothing), 20, schedule=pause_and_cut),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
     Mutant(
         "own-unsynced", Kit(part=CountsWhatItHasNotSynced), 60,

@@ -389,6 +389,7 @@ def test_a_clock_may_be_a_little_ahead_and_no_more() -> None:
     assert "S3" in found(early)
     assert "S3" not in found([*early, FaultSpan("clock 200", "n1", 0.5, 1.5)])
     assert "S3" not in found([*sound(), FaultSpan("clock -5000", "n1", 0.5, 9)])
+    assert "S3" not in found([*early, FaultSpan("clock strobe", "n1", 0.5, 1.5)])
     assert "S3" in found([*early, FaultSpan("clock 5000", "n1", 0.5, 1.5)])
     assert "S3" in found([*early, FaultSpan("clock 200", "n1", 10.0, 11.0)])
     assert "S3" in found([*changed(Lease, 0, wall_ms=T0 - 900), FaultSpan("clock 200", "n1", 0, 9)])
