@@ -172,10 +172,13 @@ def draw_power(seed: int, more: frozenset[str] = frozenset()) -> Options:
     )
 
 
-def run_power(seed: int, mount: Mount, disk: type[PowerDisk] = PowerDisk) -> PowerResult:
+def run_power(
+    seed: int, mount: Mount, disk: type[PowerDisk] = PowerDisk, fault_s: float = FAULT_S
+) -> PowerResult:
     """Live through one history. The seed decides what is done; which operation of the engine a cut
     meets, its threads decide too."""
-    cluster = PowerCluster(draw_power(seed), mount, disk)
+    options = replace(draw_power(seed), fault_seconds=fault_s)
+    cluster = PowerCluster(options, mount, disk)
     violation = ""
     try:
         cluster.run()

@@ -15,6 +15,7 @@ from .history import run_power
 from .mount import Mount, PowerDisk
 
 BUDGET = 30
+FAULT_S = 3.0  # Of faults in each history: a few cuts are enough.
 
 
 class NoSync(PowerDisk):
@@ -84,9 +85,9 @@ def hunt_power(mutant: PowerMutant, mount: Mount) -> dict[str, object]:
     for seed in range(1, BUDGET + 1):
         kit = exchanged(applier, "sync", mutant.sync) if mutant.sync else nullcontext()
         with kit:
-            found = run_power(seed, mount, mutant.disk).violation
+            found = run_power(seed, mount, mutant.disk, FAULT_S).violation
         if found:
-            control = run_power(seed, mount).violation
+            control = run_power(seed, mount, fault_s=FAULT_S).violation
             words = f"seed {seed} without it: {control}" if control else found
             return row(mutant, None if control else seed, words)
     return row(mutant, None, "")
