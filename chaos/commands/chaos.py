@@ -102,11 +102,7 @@ def run(
     """
     import asyncio
 
-    if history is not None and (scenario == HOSTILE or history.suffix not in (".edn", ".json")):
-        raise click.UsageError(
-            f"--history {history}: it ends in .edn or .json, and `{HOSTILE}` writes none; name "
-            "another file, or another scenario"
-        )
+    check_history(history, scenario)
     if scenario == HOSTILE:
         limits = given_limits(max_ms=late_ms, p99_ms=calm_ms)
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
@@ -140,13 +136,25 @@ def run(
         reports.write(report, asked, result)
         click.echo(f"wrote {report}", err=True)
     if history is not None:
-        from ..real.outside import write_history
-
-        click.echo(f"wrote {write_history(history, result.seen)} calls to {history}", err=True)
+        show_to_others(history, result)
     figures = {
         "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
     }  # fmt: skip
     show_result(figures, result, output)
+
+
+def check_history(history: Path | None, scenario: str) -> None:
+    if history is not None and (scenario == HOSTILE or history.suffix not in (".edn", ".json")):
+        raise click.UsageError(
+            f"--history {history}: it ends in .edn or .json, and `{HOSTILE}` writes none; name "
+            "another file, or another scenario"
+        )
+
+
+def show_to_others(history: Path, result: ScenarioResult) -> None:
+    from ..real.outside import write_history
+
+    click.echo(f"wrote {write_history(history, result.seen)} calls to {history}", err=True)
 
 
 def show_result(figures: dict[str, object], result: ScenarioResult, output: str) -> None:
