@@ -1,8 +1,8 @@
 """What Prometheus would have seen of a real cluster: scrapes of its nodes, shown to promtool.
 
-A scrape comes each quarter of a second and is shown as if it came each 15 s, so five minutes pass
-in five seconds. Instants are shown as if the film began at 0, where promtool begins. At the end
-what was seen last may be held for hours.
+A scrape comes each eighth of a second and is shown as if it came each 15 s, so five minutes pass
+in some three seconds. Instants are shown as if the film began at 0, where promtool begins. At the
+end what was seen last may be held for hours.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..e2e.processes import Cluster, fetch
+from ..e2e.processes import Cluster, fetch, until
 from .test_rules import RULES
 from .tools import DEPLOY, run
 
-STEP_S, SHOWN_S = 0.25, 15
+STEP_S, SHOWN_S = 0.125, 15
 USED = {name for rule in RULES.values() for name in re.findall(r"\w+", str(rule["expr"]))}
 INSTANTS = re.compile(r"(?:_timestamp|start_time)_seconds$")
 FIRED = re.compile(r'\{alertname="(\w+)"\}')
 MISSING = "_"
+SHOWS_S = 20.0
+ENDLESS = 1e300  # In place of the infinite, which promtool does not read.
 
 
 class Film:
-    """Scrapes a cluster while it is open."""
+    """Scrapes a cluster while minutes pass; between them none do."""
 
     def __init__(self, running: Cluster) -> None:
         self.running = running
@@ -37,34 +38,12 @@ class Film:
         # By series, what was seen in each frame.
         self._seen: dict[str, list[str]] = {}
         self._began = time.time()
-        self._rolling: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._rolling = asyncio.create_task(self._roll())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        assert self._rolling is not None
-        self._rolling.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._rolling
 
     async def minutes(self, count: float) -> None:
         """Let so many minutes pass, of those that are shown."""
-        until = self.frames + count * 60 / SHOWN_S
-        while self.frames < until:
-            assert self._rolling is not None
-            if self._rolling.done():
-                self._rolling.result()
-            await asyncio.sleep(STEP_S / 5)
-
-    async def _roll(self) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time()
-        while True:
+        for _ in range(round(count * 60 / SHOWN_S)):
             texts = await asyncio.gather(*(self._scrape(name) for name in self.running.nodes))
             for name, text in zip(self.running.nodes, texts, strict=True):
                 self._take(name, text)
@@ -72,6 +51,17 @@ class Film:
             # However busy the machine is, a frame is one.
             at = max(at + STEP_S, loop.time())
             await asyncio.sleep(at - loop.time())
+
+    async def shows(self, metric: str, reached: Callable[[float], bool]) -> None:
+        """Wait until a node shows such a figure; no minutes pass meanwhile."""
+
+        async def shown() -> bool:
+            texts = await asyncio.gather(*(self._scrape(name) for name in self.running.nodes))
+            families = (one for text in texts for one in text_string_to_metric_families(text or ""))
+            samples = (sample for family in families for sample in family.samples)
+            return any(one.name == metric and reached(one.value) for one in samples)
+
+        await until(shown, SHOWS_S)
 
     async def _scrape(self, name: str) -> str | None:
         node = self.running.nodes[name]
@@ -90,7 +80,7 @@ class Film:
                     if INSTANTS.search(sample.name) and value:
                         # 1: what was before the film is no 0, which means never.
                         value = max(1.0, value - self._began) if "start" not in sample.name else 1.0
-                    self._add(sample.name, sample.labels, name, repr(value))
+                    self._add(sample.name, sample.labels, name, repr(min(value, ENDLESS)))
 
     def _add(self, metric: str, labels: dict[str, str], instance: str, value: str) -> None:
         whole = {"job": "raftsched", "cluster": "test", "instance": instance} | labels

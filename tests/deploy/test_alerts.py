@@ -16,7 +16,9 @@
 | a damaged table | Damage |
 | files that are not read again | NotVerified |
 
-By the figures alone (rules_test.yaml): EntriesMissing, LogLinesLost, NodeStale, StateDiverged.
+| a certificate that the others do not trust | NodeStale |
+
+By the figures alone (rules_test.yaml): EntriesMissing, LogLinesLost, StateDiverged.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from ..e2e.test_full_disk import MOUNT, small_disks_work
 from .film import Film
 from .tools import ROOT, tool
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -126,21 +128,29 @@ def assert_fired(
 
 
 async def test_members_that_are_lost(tmp_path: Path, promtool: str) -> None:
-    async with cluster(tmp_path) as running, Film(running) as film:
-        await film.minutes(3)
+    async with cluster(tmp_path) as running:
+        film = Film(running)
+        await film.minutes(1)
         assert film.fired(tmp_path, promtool) == set()
         leader = await running.leader()
         first, second = [name for name in running.nodes if name != leader]
 
         running.nodes[first].kill()
-        await film.minutes(4)
-        assert_fired(film, tmp_path, promtool, {"NodeDown", "NoMargin"}, silent={"NoLeader"})
+        await film.minutes(1)
+        assert_fired(
+            film, tmp_path, promtool, {"NodeDown", "NoMargin"}, silent={"NoLeader"}, hold=2
+        )
         followed("RaftschedNodeDown", running, tmp_path)
         followed("RaftschedNoMargin", running, tmp_path)
 
         running.nodes[second].kill()
-        await film.minutes(4)
-        assert_fired(film, tmp_path, promtool, {"NoLeader"})
+
+        async def nobody_leads() -> bool:
+            return not await running.leader()
+
+        await until(nobody_leads, 10)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"NoLeader"}, hold=1)
         followed("RaftschedNoLeader", running, tmp_path)
 
         # What the runbook says.
@@ -152,10 +162,11 @@ async def test_leaders_that_change_and_a_node_that_is_left_draining(
     tmp_path: Path, promtool: str
 ) -> None:
     async with (
-        cluster(tmp_path) as running, Film(running) as film,
+        cluster(tmp_path) as running,
         AsyncClient(running.endpoints, timeout=10) as client,
     ):  # fmt: skip
-        await film.minutes(2)
+        film = Film(running)
+        await film.minutes(1)
         for _ in range(6):
             before = await running.leader()
             await until(lambda: client.cluster.transfer(), 10)
@@ -166,7 +177,7 @@ async def test_leaders_that_change_and_a_node_that_is_left_draining(
             await until(another, 10)
         name = next(name for name in running.nodes if name != before)
         await client.cluster.drain(name)
-        await film.minutes(3)
+        await film.minutes(1)
 
         assert_fired(film, tmp_path, promtool, {"LeaderChanges"}, silent={"Draining"})
         assert_fired(film, tmp_path, promtool, {"Draining"}, hold=31)
@@ -176,20 +187,22 @@ async def test_leaders_that_change_and_a_node_that_is_left_draining(
 
 async def test_work_that_waits(tmp_path: Path, promtool: str) -> None:
     async with (
-        handled(tmp_path) as (running, hand), Film(running) as film,
+        handled(tmp_path) as (running, hand),
         AsyncClient(running.endpoints, timeout=10) as client,
     ):  # fmt: skip
+        film = Film(running)
         await client.jobs.create("slow", handler="note", overlap="allow")
         for _ in range(100):
             await client.jobs.trigger("slow")
-        await film.minutes(3)
-        assert_fired(film, tmp_path, promtool, {"NoWorkers"}, silent={"RunsWait", "Late"})
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"NoWorkers"}, silent={"RunsWait", "Late"}, hold=3)
         followed("RaftschedNoWorkers", running, tmp_path)
 
         # Ten minutes pass for the nodes.
         hand.set_all(Control(clock_ms=600_000))
-        await film.minutes(8)
-        assert_fired(film, tmp_path, promtool, {"RunsWait"})
+        await film.shows("raftsched_oldest_ready_seconds", lambda value: value > 300)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"RunsWait"}, hold=6)
         followed("RaftschedRunsWait", running, tmp_path)
 
         async with working(running.endpoints, seconds=1.5):
@@ -199,20 +212,23 @@ async def test_work_that_waits(tmp_path: Path, promtool: str) -> None:
 
 
 async def test_clocks_that_are_off(tmp_path: Path, promtool: str) -> None:
-    async with handled(tmp_path) as (running, hand), Film(running) as film:
+    async with handled(tmp_path) as (running, hand):
+        film = Film(running)
         leader = await running.leader()
         first, second = [name for name in running.nodes if name != leader]
-        await film.minutes(2)
+        await film.minutes(1)
 
         hand.set(first, Control(clock_ms=700))
-        await film.minutes(5)
-        assert_fired(film, tmp_path, promtool, {"ClockSkew"}, silent={"ClockStopsFiring"})
+        await film.shows("raftsched_member_clock_skew_seconds", lambda value: value > 0.5)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"ClockSkew"}, silent={"ClockStopsFiring"}, hold=3)
         followed("RaftschedClockSkew", running, tmp_path)
 
         hand.set(first, Control(clock_ms=5_000))
         hand.set(second, Control(clock_ms=-5_000))
-        await film.minutes(4)
-        assert_fired(film, tmp_path, promtool, {"ClockStopsFiring"}, silent={"TimeAhead"})
+        await film.shows("raftsched_clock_skew_too_large", bool)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"ClockStopsFiring"}, silent={"TimeAhead"}, hold=1)
         followed("RaftschedClockStopsFiring", running, tmp_path)
 
         hand.set_all(Control(clock_ms=3_600_000))
@@ -220,8 +236,9 @@ async def test_clocks_that_are_off(tmp_path: Path, promtool: str) -> None:
             # A change that goes by those clocks takes the state's time along.
             await until(lambda: written_at(client), 30)
         hand.set_all(Control())
-        await film.minutes(4)
-        assert_fired(film, tmp_path, promtool, {"TimeAhead"})
+        await film.shows("raftsched_state_time_ahead_seconds", lambda value: value > 5)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"TimeAhead"}, hold=1)
         followed("RaftschedTimeAhead", running, tmp_path)
 
 
@@ -234,11 +251,12 @@ async def written_at(client: AsyncClient) -> bool:
 
 async def test_disks_that_are_slow_or_full(tmp_path: Path, promtool: str) -> None:
     async with (
-        handled(tmp_path) as (running, hand), Film(running) as film,
+        handled(tmp_path) as (running, hand),
         AsyncClient(running.endpoints, timeout=10) as client,
     ):  # fmt: skip
+        film = Film(running)
         await client.jobs.create("a", handler="nobody", schedule=cron("* * * * * *"))
-        await film.minutes(2)
+        await film.minutes(1)
 
         slow = Failpoint("sleep", seconds=0.35)
         hand.set_all(Control(failpoints={"before-sync": slow}))
@@ -251,24 +269,27 @@ async def test_disks_that_are_slow_or_full(tmp_path: Path, promtool: str) -> Non
         leader = await running.leader()
         full = next(name for name in running.nodes if name != leader)
         hand.set(full, Control(failpoints={"before-append": Failpoint("error", error="ENOSPC")}))
-        await film.minutes(4)
+        await film.shows("raftsched_disk_full", bool)
+        await film.minutes(1)
         assert_fired(film, tmp_path, promtool, {"DiskFull"})
         followed("RaftschedDiskFull", running, tmp_path)
 
 
 async def test_work_that_fails(tmp_path: Path, promtool: str) -> None:
     async with (
-        handled(tmp_path) as (running, hand), Film(running) as film,
+        handled(tmp_path) as (running, hand),
         AsyncClient(running.endpoints, timeout=10) as client, working(running.endpoints),
     ):  # fmt: skip
+        film = Film(running)
         await client.jobs.create("fails", handler="fail", retry=Retry(attempts=1))
         await client.jobs.create("poisoned", handler="note", schedule=cron("* * * * * *"))
-        await film.minutes(2)
+        await film.minutes(1)
         silent = {"DeadLetters", "BrokenJobs", "SetAside", "LoopBlocked"}
         assert_fired(film, tmp_path, promtool, set(), silent=silent)
 
         await client.jobs.trigger("fails")
-        await film.minutes(3)
+        await film.shows("raftsched_dead_letters_total", bool)
+        await film.minutes(1)
         assert_fired(film, tmp_path, promtool, {"DeadLetters"}, silent={"BrokenJobs"})
         followed("RaftschedDeadLetters", running, tmp_path)
 
@@ -278,40 +299,36 @@ async def test_work_that_fails(tmp_path: Path, promtool: str) -> None:
             return (await client.cluster.status()).broken_jobs == 1
 
         await until(is_broken, 20)
-        await film.minutes(3)
+        await film.shows("raftsched_broken_jobs", bool)
+        await film.minutes(1)
         assert_fired(film, tmp_path, promtool, {"BrokenJobs", "SetAside"}, silent={"LoopBlocked"})
         followed("RaftschedBrokenJobs", running, tmp_path)
         followed("RaftschedSetAside", running, tmp_path)
 
         hand.set_all(Control(failpoints={"before-apply": Failpoint("sleep", seconds=0.15)}))
+        # Some of it on each node: a step that is too long may cost the leadership.
         for number in range(8):
             await client.jobs.create(f"more-{number}", handler="nobody")
-        await film.minutes(2)
+        await film.minutes(1)
         assert_fired(film, tmp_path, promtool, {"LoopBlocked"})
         followed("RaftschedLoopBlocked", running, tmp_path)
 
 
 async def test_a_member_that_stands_still_under_load(tmp_path: Path, promtool: str) -> None:
     async with (
-        cluster(tmp_path) as running, Film(running) as film,
+        cluster(tmp_path) as running,
         AsyncClient(running.endpoints, timeout=10) as client,
     ):  # fmt: skip
+        film = Film(running)
         leader = await running.leader()
         still = next(name for name in running.nodes if name != leader)
         running.nodes[still].pause()
-        made = 0
-
-        async def write() -> None:
-            nonlocal made
-            while made < 1_500:
-                made += 1
-                with suppress(RaftschedError):
-                    await client.jobs.create(f"job-{made}", handler="nobody")
-
         # One after the other, so that each is a change of its own.
-        await write()
-        await film.minutes(4)
-        assert_fired(film, tmp_path, promtool, {"MemberBehind"})
+        for number in range(1_200):
+            await client.jobs.create(f"job-{number}", handler="nobody")
+        await film.shows("raftsched_member_behind_entries", lambda value: value > 1_000)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"MemberBehind"}, hold=3)
         running.nodes[still].resume()
         followed("RaftschedMemberBehind", running, tmp_path)
 
@@ -336,8 +353,8 @@ async def test_nodes_that_differ(tmp_path: Path, promtool: str) -> None:
         other.environment |= {"PYTHONPATH": f"{patched}:{HOME}"}
         other.start()
         await running.serves(other.name)
-        async with Film(running) as film:
-            await film.minutes(2)
+        film = Film(running)
+        await film.minutes(1)
 
         silent = {"VersionsDiffer", "ZoneDataDiffers"}
         assert_fired(film, tmp_path, promtool, set(), silent=silent)
@@ -370,7 +387,8 @@ async def test_a_node_with_little_of_everything(tmp_path: Path, promtool: str) -
     try:
         running.start()
         await running.ready()
-        async with Film(running) as film, AsyncClient(node.client, timeout=5) as client:
+        film = Film(running)
+        async with AsyncClient(node.client, timeout=5) as client:
 
             async def call() -> None:
                 while True:
@@ -403,20 +421,20 @@ async def test_certificates_that_end(tmp_path: Path, promtool: str) -> None:
     try:
         running.start()
         await running.ready()
-        async with Film(running) as film:
-            await film.minutes(3)
-            assert_fired(film, tmp_path, promtool, set(), silent={"CertificateInvalid"})
-            assert_fired(film, tmp_path, promtool, {"CertificateExpires"}, hold=61)
-            followed("RaftschedCertificateExpires", running, tmp_path)
+        film = Film(running)
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, set(), silent={"CertificateInvalid"})
+        assert_fired(film, tmp_path, promtool, {"CertificateExpires"}, hold=61)
+        followed("RaftschedCertificateExpires", running, tmp_path)
 
-            running.end()
-            authority.issue("n1", ["n1", "127.0.0.1"], 0)
-            running.start()
-            await running.ready()
-            await film.minutes(3)
-            assert_fired(film, tmp_path, promtool, {"CertificateInvalid"})
-            more = {"FILE": str(written(tmp_path, nodes))}
-            followed("RaftschedCertificateInvalid", running, tmp_path, more)
+        running.end()
+        authority.issue("n1", ["n1", "127.0.0.1"], 0)
+        running.start()
+        await running.ready()
+        await film.minutes(1)
+        assert_fired(film, tmp_path, promtool, {"CertificateInvalid"}, hold=2)
+        more = {"FILE": str(written(tmp_path, nodes))}
+        followed("RaftschedCertificateInvalid", running, tmp_path, more)
     finally:
         running.end()
 
@@ -434,7 +452,8 @@ def written(folder: Path, nodes: NodeProcesses) -> Path:
 
 
 async def test_a_damaged_table(tmp_path: Path, promtool: str) -> None:
-    async with cluster(tmp_path) as running, Film(running) as film:
+    async with cluster(tmp_path) as running:
+        film = Film(running)
         leader = await running.leader()
         victim = next(node for name, node in running.nodes.items() if name != leader)
         await film.minutes(1)
@@ -447,3 +466,25 @@ async def test_a_damaged_table(tmp_path: Path, promtool: str) -> None:
 
         assert_fired(film, tmp_path, promtool, {"Damage"})
         followed("RaftschedDamage", running, tmp_path)
+
+
+async def test_a_node_that_the_others_do_not_trust(tmp_path: Path, promtool: str) -> None:
+    Authority.make(tmp_path / "tls", "test", 100).issue("n1", ["n1", "n2", "n3"], 10)
+    files = {name: str(tmp_path / "tls" / "n1" / name) for name in (CERTIFICATE, KEY, TRUST)}
+    async with cluster(tmp_path) as running:
+        film = Film(running)
+        leader = await running.leader()
+        apart = next(node for name, node in running.nodes.items() if name != leader)
+        await film.minutes(1)
+        apart.kill()
+        apart.environment |= {
+            "RAFTSCHED_NODE_TLS_PEER_CERTIFICATE_FILE": files[CERTIFICATE],
+            "RAFTSCHED_NODE_TLS_PEER_KEY_FILE": files[KEY],
+            "RAFTSCHED_NODE_TLS_PEER_CA_FILE": files[TRUST],
+        }
+        apart.start()
+        await film.shows("raftsched_staleness_seconds", lambda value: value > 10)
+        await film.minutes(1)
+
+        assert_fired(film, tmp_path, promtool, {"NodeStale"}, silent={"NoLeader"}, hold=1)
+        followed("RaftschedNodeStale", running, tmp_path, {"HOST:PORT": apart.client})

@@ -66,6 +66,7 @@ def on_this_machine(text: str, service: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_its_commands_make_a_cluster_that_carries_out_a_job(tmp_path: Path) -> None:
     made = list(processes(tmp_path))
     page = f"http://{HOSTS['gateway']}:7480"

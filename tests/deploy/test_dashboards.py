@@ -48,6 +48,7 @@ def test_each_picture_has_room_of_its_own() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_every_metric_is_one_that_a_node_shows(tmp_path: Path) -> None:
     shown: set[str] = set()
     async with (

@@ -35,6 +35,7 @@ def typed(page: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_rules_are_what_prometheus_takes() -> None:
     promtool = tool("promtool")
 
@@ -48,6 +49,7 @@ def test_the_rules_are_what_prometheus_takes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_rule_that_lost_its_bite_is_found(tmp_path: Path) -> None:
     promtool = tool("promtool")
     text = (FOLDER / "rules.yaml").read_text()

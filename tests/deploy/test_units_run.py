@@ -12,6 +12,7 @@ import shlex
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -27,13 +28,21 @@ from raftsched.proto.v1.job_pb2 import HttpAction
 from ..e2e.processes import until
 from .tools import DEPLOY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODES = {"n1": "127.18.1.1", "n2": "127.18.1.2", "n3": "127.18.1.3"}
 GATEWAY = "127.18.1.4"
 UNITS = DEPLOY / "systemd"
 PROGRAM = "/opt/raftsched/bin/raftsched"
 WATCHDOG_US = 1_500_000
+# As MemoryDenyWriteExecute and NoNewPrivileges have it, where the kernel can (Linux 6.3).
+SHUT = """
+import ctypes, os, sys
+prctl = ctypes.CDLL(None).prctl
+prctl(65, 1, 0, 0, 0)
+prctl(38, 1, 0, 0, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 SMALL = {"RAFTSCHED_NODE_SEGMENT_MB": "8", "RAFTSCHED_NODE_CACHE_MB": "16"}
 
 
@@ -56,7 +65,7 @@ class Unit:
         self.process = Process(
             name, [word.replace("/etc/raftsched", place) for word in whole], folder / f"{name}.log",
             given | {"NOTIFY_SOCKET": f"{place}.notify", "WATCHDOG_USEC": str(WATCHDOG_US)},
-            PROGRAM_OF_CLIENT,
+            PROGRAM_OF_CLIENT, wrap=(sys.executable, "-c", SHUT),
         )  # fmt: skip
 
     def has_said(self, word: bytes) -> bool:

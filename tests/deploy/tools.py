@@ -32,6 +32,6 @@ def tool(name: str) -> str:
 def run(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Both streams as one text; whoever calls looks at the code."""
     return subprocess.run(
-        [str(word) for word in words], cwd=cwd, text=True, check=False, timeout=60,
+        [str(word) for word in words], cwd=cwd, text=True, check=False, timeout=300,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

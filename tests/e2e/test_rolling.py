@@ -64,27 +64,6 @@ async def carried_out(
     return order, said
 
 
-async def test_all_nodes_are_restarted_while_every_second_has_its_run(tmp_path: Path) -> None:
-    async with (
-        cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client,
-        working(running.endpoints) as noted,
-    ):  # fmt: skip
-        await client.jobs.create("tick", handler="note", schedule=cron("* * * * * *"))
-        leader = await running.leader()
-        pids = {name: node.pid for name, node in running.nodes.items()}
-
-        order, said = await carried_out(running, await typed(running, "rolling-restart"))
-
-        assert "3 nodes done" in said, said
-        assert order[-1] == leader
-        assert sorted(order) == sorted(running.nodes)
-        assert all(node.pid != pids[name] for name, node in running.nodes.items())
-        audit = await client.jobs.audit("tick")
-        assert audit.sound
-        assert noted.doubled == []
-        assert len(noted.runs) > 5
-
-
 async def test_a_node_that_was_not_restarted_stops_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         command = subprocess.Popen(
