@@ -1124,17 +1124,17 @@ class VerifyStateResponse(_message.Message):
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     CALLER_FIELD_NUMBER: _builtins.int
     sound: _builtins.bool
-    """Nothing is wrong."""
+    """Nothing is wrong, or nothing is any more since all of it was mended."""
     records: _builtins.int
     """Records looked at."""
     difference_count: _builtins.int
     """How many in all."""
     repaired: _builtins.int
-    """Of those, mended."""
+    """How many were mended, with those that showed only when others were."""
     revision: _builtins.int
     """The revision they speak of."""
     running: _builtins.bool
-    """The check goes on, and only `records` and what stands below is set."""
+    """The check or the mending goes on, and only `records` and what stands below is set."""
     looked: _builtins.int
     """Places in the tables that it has looked at so far; it looks at most records several times."""
     caller: _builtins.str

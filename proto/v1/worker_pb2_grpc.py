@@ -220,9 +220,10 @@ class WorkerServiceServicer(object):
         there), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that frame was
         read), SESSION_LOST (silent for too long: say hello again; or another stream took the session
         over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the worker
-        does not read, or 20,000 others are there, or under access tokens for the same namespace more
-        than are free: at most 10,000), NODE_LIMIT (more than 1,000 words on this stream about runs
-        that the token is not for).
+        does not read; or 20,000 others are there, or those with access tokens for the same namespace
+        have their share: the part of the free places that is free of all, 7,639 for one alone; where
+        all are taken a worker without leases is ended so for the first one of another namespace),
+        NODE_LIMIT (more than 1,000 words on this stream about runs that the token is not for).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

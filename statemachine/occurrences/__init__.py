@@ -30,8 +30,10 @@ counts towards it; what a backfill ran that the job was not to decide on does no
 Where the schedules change, what came under the old ones and still waits is missed, and so is what
 was moved if the new ones do not name its time; a skip of such a time goes. Another `max_runs`,
 jitter or calendar changes no scheduled time, so nothing is lost to it; only a job that has used up
-its runs begins anew then. Up to where a job has decided says its next time, or `decided_ms` where
-it has none: the last entry of the ledger may be of one that ran before its time.
+its runs begins anew then. Under other schedules one that has none left stands where it stood: it
+has passed by nothing since then, so what was moved from there still finds no place. Up to where a
+job has decided says its next time, or `decided_ms` where it has none: the last entry of the ledger
+may be of one that ran before its time.
 
 Others may use:
 

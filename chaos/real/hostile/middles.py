@@ -14,6 +14,7 @@ from .hand import succeed, working
 PIECE = 200
 WIDE, LAYERS = 40, 15
 ENDS_S = 20.0
+GONE_S = 5.0
 
 
 def knot(field: HostileCaller, wide: int = WIDE, layers: int = LAYERS) -> Iterator[job_pb2.Job]:
@@ -63,8 +64,9 @@ async def many_middles(field: HostileCaller) -> None:
 
 @attack("-", 8)
 async def ends_in_bulk(field: HostileCaller) -> None:
-    """200 runs that each have 64 jobs behind them are ended by calls for all of them."""
-    await field.load(knot(field, wide=64, layers=2), piece=PIECE)
+    """200 runs that each have 64 jobs behind them are ended by calls for all of them; then a job of
+    the same tenant is deleted, and gone within 5 s."""
+    await field.load([*knot(field, wide=64, layers=2), field.job("gone")], piece=PIECE)
     await field.many(200, lambda n: field.trigger(f"k-0-{n % 64}"), at_once=20)
     request = run_pb2.ChangeRunsRequest(
         namespace=field.namespace, change=run_pb2.ChangeRunsRequest.CHANGE_TERMINATE
@@ -82,6 +84,14 @@ async def ends_in_bulk(field: HostileCaller) -> None:
         if not answer.next_page_token:
             break
     field.found.figures["steps"], field.found.figures["ended"] = steps, changed
+    await field.ask(job_pb2.DeleteJobRequest(namespace=field.namespace, job="gone"))
+
+    async def gone() -> bool:
+        again = job_pb2.CreateJobRequest(job=field.job("gone"))
+        return (await field.ask(again)).ok
+
+    seconds = await field.settled(gone, GONE_S, "a job that was deleted has its name still")
+    field.found.figures["gone_s"] = round(seconds, 1)
 
 
 @attack("-", 8)
