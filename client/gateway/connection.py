@@ -100,7 +100,8 @@ class GatewayConnection(asyncio.Protocol):
             self._room.take(address, shared=self._is_shared)
 
     def _is_idle(self, *, asked: bool) -> None:
-        if self._address is not None and not self._is_shared:
+        # A socket of this machine has no address, and whoever is behind it may be many, too.
+        if self._address and not self._is_shared:
             self._idle.add(self._address, self, asked=asked)
 
     def break_off(self) -> None:
