@@ -40,7 +40,12 @@ MEDIA = {
 # Below these nothing is a place of the web page: what is not found there is refused.
 OF_PROGRAMS = ("/v1", "/api", "/ui", "/docs", "/session", "/openapi.json")
 MAIN, IMPORT = "main.js", re.compile(r'^(?:import|export)\s(?:[^;"(]*\sfrom\s)?"(\.[^"]+)"', re.M)
-COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)
+# What stands in the sources for readers: lines of comment, and indentation, which neither language
+# heeds; texts of several lines stand in templates of HTML alone.
+FOR_READERS = {
+    ".js": re.compile(rb"^[ \t]*//.*$|^[ \t]+", re.MULTILINE),
+    ".css": re.compile(rb"/\*(?:[^*]|\*(?!/))*\*/|^[ \t]+", re.MULTILINE),
+}
 EDITION = re.compile(r"/ui/([0-9a-f]{12})/")
 HEADERS = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
@@ -120,9 +125,9 @@ def refused_page(prefix: str, reason: str, message: str) -> bytes:
 
 
 def served(path: Path) -> bytes:
-    """A file without the lines that are for readers of it alone; the others keep their numbers."""
-    body = path.read_bytes()
-    return COMMENT.sub(b"", body) if path.suffix == ".js" else body
+    """A file without what is for readers of it alone; lines of scripts keep their numbers."""
+    body, rest = path.read_bytes(), FOR_READERS.get(path.suffix)
+    return body if rest is None else rest.sub(b"", body)
 
 
 def reached(files: Mapping[str, StaticPage]) -> list[str]:

@@ -104,5 +104,12 @@ def test_all_of_it_is_small_and_from_here() -> None:
 
 
 def test_what_is_for_readers_of_the_sources_is_not_sent(tmp_path: Path) -> None:
-    (tmp_path / "a.js").write_text('// Why.\nconst a = "http://a"; // here\n  // there\nb();\n')
-    assert served(tmp_path / "a.js").decode() == '\nconst a = "http://a"; // here\n\nb();\n'
+    for name, text, sent in (
+        ("a.js", '// Why.\nconst a = "http://a"; // here\n  // there\n  b();\n',
+         '\nconst a = "http://a"; // here\n\nb();\n'),
+        ("a.css", "/* Why,\n   here. */\na {\n  margin: 0 /* * */ 1px;\n}\n",
+         "\na {\nmargin: 0  1px;\n}\n"),
+        ("a.txt", "  // as it is\n", "  // as it is\n"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+        assert served(tmp_path / name).decode() == sent

@@ -31,8 +31,9 @@ async function ask(id, signal) {
 
 function Why({ why }) {
   if (!why) return "";
-  return html`<div class="note" data-is="warn"><h2>${why.summary}</h2>
-    ${(why.obstacles ?? []).map((one) => html`<p><strong>${words(one.kind)}</strong> ${one.message} ${one.until ? html`Until <${Time} at=${one.until} as="both" />.` : ""}</p>`)}</div>`;
+  const obstacles = why.obstacles ?? [];
+  return html`<div class="note" data-is="warn"><h2>${obstacles.length ? "What it waits for" : why.summary}</h2>
+    ${obstacles.map((one) => html`<p><strong>${words(one.kind)}</strong> ${one.message} ${one.until ? html`Until <${Time} at=${one.until} as="both" />.` : ""}</p>`)}</div>`;
 }
 
 function Ahead({ run }) {
@@ -189,8 +190,8 @@ export function Page({ run: id }) {
   return html`<div class="page"><${Asked} asked=${asked} what="run">${(run) => html`
     <${Head} run=${run} again=${asked.again} />
     <${Why} why=${run.why} />
-    <${Waterfall} run=${run} />
     <${Failure} run=${run} /><${Warning} run=${run} /><${Triggered} run=${run} />
+    <${Waterfall} run=${run} />
     <div class="columns"><div class="page-part"><${Ahead} run=${run} /><${Inside} run=${run} /></div><${Facts} run=${run} /></div>`}</${Asked}></div>`;
 }
 
