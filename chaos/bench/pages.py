@@ -26,8 +26,8 @@ from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.ports import LOOPBACK
 from ...cluster.local.process import Process, ProcessFailed
 from ..percentile import percentile
-from .herd import Herd
-from .herd import run as run_herd
+from .crew import Crew
+from .herd import Herd, import_all, live_runs, requests_of
 from .http import HttpConnection, gateway
 from .idle import Import, cpu_s
 from .steady import OverTime, Steady
@@ -38,7 +38,8 @@ Figures = dict[str, float | int]
 Browser = Any
 Page = Any
 Say = Callable[[str], None]
-HERD_MAX = 200_000  # Runs that are made at a time.
+HERD_MAX = 200_000  # Runs that are made at a time, and how long that may take.
+RUN_S, LOOK_S = 600.0, 0.1
 SETTLE_S, OPEN_MS = 5.0, 60_000
 TURNS = 5
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -80,9 +81,7 @@ async def run(
         if load.jobs > load.runs:
             took = await Import(nodes, load.jobs - load.runs, say, over_time).run(client)
             found["import_s"] = round(took, 1)
-    for begun in range(0, load.runs, HERD_MAX):
-        say(f"{begun:,} of {load.runs:,} runs are kept")
-        await run_herd(folder, nodes, Herd(runs=min(HERD_MAX, load.runs - begun)))
+    await make_runs(folder, nodes, load.runs, say)
     found["rss_mb_max"] = max(node.rss_mb() for node in nodes)
     async with gateway(folder, nodes) as (process, port, _), AsyncClient(nodes.endpoints) as client:
         await asyncio.sleep(SETTLE_S)
@@ -94,6 +93,27 @@ async def run(
             found |= await stay_open(folder, nodes, process, port, load)
         found["gateway_rss_mb"] = process.rss_mb(peak=True)
     return found
+
+
+async def make_runs(folder: Path, nodes: NodeProcesses, runs: int, say: Say) -> None:
+    """Have so many jobs run once each; their runs are kept."""
+    crew = Crew(folder, nodes.endpoints, 2, slots=2_000)
+    crew.start()
+    try:
+        async with AsyncClient(nodes.endpoints) as client:
+            for begun in range(0, runs, HERD_MAX):
+                say(f"{begun:,} of {runs:,} runs are kept")
+                herd = Herd(runs=min(HERD_MAX, runs - begun))
+                wanted = begun + herd.runs
+                now_ms = int(time.time() * 1_000)
+                await import_all(client, requests_of(herd, now_ms, f"ran-{begun:08d}"))
+                until = time.monotonic() + RUN_S
+                while crew.begun() < wanted or await live_runs(client):
+                    if time.monotonic() > until:
+                        raise ProcessFailed(f"{crew.begun()} of {wanted} runs were begun")
+                    await asyncio.sleep(LOOK_S)
+    finally:
+        crew.stop()
 
 
 # Pages that are opened.
@@ -163,11 +183,14 @@ async def stay_open(
     steady = Steady(rate=20, seconds=load.seconds)
     before, began = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
     alone = await run_steady(folder, nodes, steady)
-    between, middle = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
+    quiet = shares(process, nodes, before, began)
     watching = [asyncio.create_task(watch(port)) for _ in range(load.open)]
     watching += [asyncio.create_task(follow(port)) for _ in range(load.open)]
+    # What each asks for once, it has by then.
+    await asyncio.sleep(SETTLE_S)
+    between, middle = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
     beside = await run_steady(folder, nodes, steady)
-    after, ended = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
+    busy = shares(process, nodes, between, middle)
     for one in watching:
         one.cancel()
     broken = [
@@ -176,8 +199,6 @@ async def stay_open(
     ]  # fmt: skip
     if broken:
         raise ProcessFailed(f"{len(broken)} open pages ended; the first: {broken[0]!r}")
-    quiet = [(one - other) / (middle - began) for one, other in zip(between, before, strict=True)]
-    busy = [(one - other) / (ended - middle) for one, other in zip(after, between, strict=True)]
     return {
         "open_pages": load.open,
         "open_gateway_core_share": round(busy[0] - quiet[0], 4),
@@ -185,6 +206,14 @@ async def stay_open(
         "open_core_share": round(sum(busy) - sum(quiet), 4),
         "late_p99_ms_without": alone["lateness_p99_ms"], "late_p99_ms": beside["lateness_p99_ms"],
     }  # fmt: skip
+
+
+def shares(
+    process: Process, nodes: NodeProcesses, before: tuple[float, float], began: float
+) -> list[float]:
+    """Of a core, since then: of the gateway and of the nodes."""
+    now, took = (process.cpu_s(), cpu_s(nodes)), time.monotonic() - began
+    return [(one - other) / took for one, other in zip(now, before, strict=True)]
 
 
 async def follow(port: int) -> None:

@@ -17,8 +17,9 @@ from . import streams
 
 # What a watcher may leave unread before it gets a stream of its own.
 UNREAD_MAX = 100
-# With more watchers than this, what comes is gathered for so long: each piece is sent to all.
-FEW, GATHER_S = 10, 0.1
+# With more watchers than this, what comes is gathered for so long: each piece is sent to all, and
+# the page itself draws five times a second.
+FEW, GATHER_S = 5, 0.25
 Key = tuple[int, str, bytes]
 
 
