@@ -90,7 +90,9 @@ async def run(
         found |= await opened(port, {"JOB": "looked-at", "RUN": one.id}, say)
         if load.open:
             say(f"{load.open} open overviews, beside a steady load of 20 a second")
-            found |= await stay_open(folder, nodes, process, port, load)
+            costs = await stay_open(folder, nodes, process, port, load)
+            say(f"they cost {costs['open_core_share']} of a core")
+            found |= costs
         found["gateway_rss_mb"] = process.rss_mb(peak=True)
     return found
 
@@ -144,15 +146,16 @@ async def opened(port: int, names: dict[str, str], say: Say) -> Figures:
             return found
         first = [await first_view(browser, port) for _ in range(TURNS)]
         found["first_view_ms"] = round(percentile(first, 0.5))
+        say(f"first view: {found['first_view_ms']} ms")
         context = await browser.new_context(viewport={"width": 1_280, "height": 800})
         page = await context.new_page()
         for name, path in PAGES.items():
             for word, there in names.items():
                 path = path.replace(word, there)
             took = [await stands(page, port, path) for _ in range(TURNS)]
-            found[f"{name}_ms"], found[f"{name}_worst_ms"] = (
-                round(percentile(took, 0.5)), round(max(took)),
-            )  # fmt: skip
+            found[f"{name}_ms"] = round(percentile(took, 0.5))
+            found[f"{name}_worst_ms"] = round(max(took))
+            say(f"{name}: {found[f'{name}_ms']} ms, at worst {found[f'{name}_worst_ms']}")
         await context.close()
     found["page_worst_median_ms"] = max(found[f"{name}_ms"] for name in PAGES)
     return found
