@@ -170,6 +170,17 @@ def test_the_page_shows_how_a_celery_app_moves() -> None:
     assert shown.splitlines() == [*lines]
 
 
+@pytest.mark.slow
+def test_the_example_of_the_readme_runs(cluster: LocalCluster, tmp_path: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    with place(cluster, tmp_path) as here, cluster.client() as client:
+        here.write("reports.py", example)
+        here.background("$ python reports.py")
+        wait_until(lambda: any(True for _ in client.jobs.list("name=send_report")), what="the job")
+        run = client.jobs.trigger("send_report", payload={"to": "Ben"})
+        assert run.result(str, timeout=60) == "a report for Ben"
+
+
 WITH_CELERY = """
 import json, shop_celery as shop
 shop.app.conf.task_always_eager = True

@@ -392,6 +392,20 @@ async def test_a_worker_carries_out_tasks_within_what_surrounds_them() -> None:
     ]  # fmt: skip
 
 
+def test_an_attempt_at_a_task_is_given_what_the_test_hands_in() -> None:
+    other = App()
+
+    @other.task
+    async def works(n: int, b: B = GIVEN, context: Context = GIVEN) -> int:
+        assert isinstance(b, B)
+        return n + context.attempt
+
+    assert Attempt(attempt=3, given={B: B()}).run(works, {"n": 1}).value == 4
+    with pytest.raises(TypeError, match=r"Attempt\(given=\{B: \.\.\.\}\)"):
+        Attempt().run(works, {"n": 1})
+    assert asyncio.run(works(1, B(), Attempt().context)) == 2
+
+
 class Backwards:
     def encode(self, data: bytes, content_type: str) -> tuple[bytes, str]:
         return data[::-1], "application/x-backwards"
