@@ -64,7 +64,7 @@ def sync(session: Invocation, where: str, chdir: str) -> None:
 @click.option(
     "--slots", type=click.IntRange(min=1), default=32, show_default=True, help="Runs at once."
 )
-@click.option("--quiet", is_flag=True, help="Say only what is wrong.")
+@click.option("--quiet", is_flag=True, help="It logs only what is wrong.")
 def run(session: Invocation, where: str, chdir: str, quiet: bool, **given: Any) -> None:
     """Carry out the tasks of an app until SIGTERM or Ctrl-C.
 
