@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from .app.views import JobInfo as JobInfo
     from .app.views import LeaseInfo as LeaseInfo
     from .app.views import RunInfo as RunInfo
-    from .calls.aio.runs import AsyncRun as AsyncRun
-    from .calls.blocking.runs import Run as Run
-    from .sdk.async_client import AsyncClient as AsyncClient
+    from .calls.aio.client import AsyncClient as AsyncClient
+    from .calls.aio.run import AsyncRun as AsyncRun
+    from .calls.blocking.client import Client as Client
+    from .calls.blocking.run import Run as Run
     from .sdk.errors import AlreadyExists as AlreadyExists
     from .sdk.errors import CallerError as CallerError
     from .sdk.errors import ClusterError as ClusterError
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from .sdk.schedules import every as every
     from .sdk.schedules import once as once
     from .sdk.specs import job_of as job_of
-    from .sdk.sync_client import Client as Client
     from .sdk.triggers import trigger_of as trigger_of
     from .worker.context import Context as Context
     from .worker.context import current_context as current_context
@@ -79,14 +79,14 @@ _HOMES = {
     "AlreadyExists": "sdk.errors",
     "Answer": "sdk.links",
     "App": "app.app",
-    "AsyncClient": "sdk.async_client",
-    "AsyncRun": "calls.aio.runs",
+    "AsyncClient": "calls.aio.client",
+    "AsyncRun": "calls.aio.run",
     "AsyncTaskRun": "app.handle",
     "AttemptFailed": "worker.outcomes",
     "CallerError": "sdk.errors",
     "Cancelled": "worker.outcomes",
     "Changes": "app.sync",
-    "Client": "sdk.sync_client",
+    "Client": "calls.blocking.client",
     "ClusterError": "sdk.errors",
     "Codec": "app.codecs",
     "Concurrency": "sdk.policies",
@@ -108,7 +108,7 @@ _HOMES = {
     "ResultMismatch": "sdk.errors",
     "Retry": "sdk.policies",
     "RetryLater": "worker.outcomes",
-    "Run": "calls.blocking.runs",
+    "Run": "calls.blocking.run",
     "RunFailed": "sdk.errors",
     "RunInfo": "app.views",
     "RunNotEnded": "sdk.errors",

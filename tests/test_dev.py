@@ -322,12 +322,13 @@ def test_arguments_go_to_pytest(fit: Machine) -> None:
 def test_check_holds_style_types_and_generated_code(fit: Machine) -> None:
     said = fit.dev("check")
 
-    assert fit.calls()[-5:] == [
+    assert fit.calls()[-6:] == [
         "ruff check .",
         "ruff format --check .",
         "mypy",
         "python proto/generate.py --check",
         "python -m raftsched.client.gateway.openapi --check",
+        "python -m raftsched.client.calls.generate --check",
     ]
     assert said.stderr.endswith("no npm here, so buf lint is left out\n")
     assert said.returncode == 0

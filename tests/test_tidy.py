@@ -58,12 +58,9 @@ ORDER = {
     "cluster": ("local", "raft", "node", "api", "ops"),
 }  # fmt: skip
 
-# Classes that bear the name of another one: the two ends of one protocol (a record of the rules and
-# what the SDK shows of it), and what is written twice from one source, asynchronous and blocking.
+# Classes that bear the name of another one: the two ends of one protocol, a record of the rules and
+# what the SDK shows of it.
 TWO_ENDS: set[str] = {"FieldFault", "Run", "Worker"}
-WRITTEN_TWICE: set[str] = {
-    "AlertOptions", "AlertWriting", "NamespaceOptions", "NamespaceWriting", "SpecWriting",
-}  # fmt: skip
 
 Source = tuple[str, str, ast.Module]
 
@@ -227,7 +224,7 @@ def names_of_two_classes(files: Iterator[Source]) -> list[str]:
     return [
         f"{places[0]}: {name} is the name of a class at {places[1]} too"
         for name, places in where.items()
-        if len(places) > 1 and name not in TWO_ENDS | WRITTEN_TWICE
+        if len(places) > 1 and name not in TWO_ENDS
     ]
 
 
@@ -289,4 +286,4 @@ def test_a_planted_violation_is_found(rule: object, name: str, text: str) -> Non
 def test_a_name_stays_an_exception_only_while_two_classes_bear_it() -> None:
     names = [node.name for _, _, tree in sources() for node in ast.walk(tree)
              if isinstance(node, ast.ClassDef)]  # fmt: skip
-    assert {name for name in TWO_ENDS | WRITTEN_TWICE if names.count(name) < 2} == set()
+    assert {name for name in TWO_ENDS if names.count(name) < 2} == set()

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..sdk.async_client import AsyncClient
+from ..calls.aio.client import AsyncClient
+from ..calls.blocking.client import Client
 from ..sdk.links import Tls
-from ..sdk.sync_client import Client
 
 ENDPOINTS = "127.0.0.1:7400"
 # Loops that use one app at the same time; closed ones are forgotten.

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
 
 from ..sdk.specs import PriorityWord
+from ..sdk.trace import current_trace
 from ..sdk.triggers import trigger_of
 from ..sdk.values import Length, Payload
-from ..worker.context import current_trace
 from .codecs import encoded
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ...proto.v1 import run_pb2
-from ..calls.aio.runs import AsyncRun
-from ..calls.blocking.runs import Run
+from ..calls.aio.run import AsyncRun
+from ..calls.blocking.run import Run
 from ..sdk.errors import RaftschedError
 from ..sdk.results import result_of
 from .codecs import decoded
@@ -15,8 +15,8 @@ from .views import RunInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..sdk.async_client import AsyncClient
-    from ..sdk.sync_client import Client
+    from ..calls.aio.client import AsyncClient
+    from ..calls.blocking.client import Client
     from .task import Task
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from .app import LABEL
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from ..sdk.sync_client import Client
+    from ..calls.blocking.client import Client
     from .app import App
 
 Kind = Literal["create", "change", "keep", "delete", "refuse"]

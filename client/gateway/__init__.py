@@ -2,7 +2,7 @@
 
     a request ──► server: connections, their limits ──► app: manners of HTTP ──► routes: which call
                                                                                      │
-    an answer ◄── answers, problems, streams ◄── AsyncClient ◄── transcode: the request message
+    an answer ◄── answers, problems, streams ◄── AsyncCaller ◄── transcode: the request message
 
 * routes: the table of paths, made from the annotations of the contracts.
 * fields, transcode: from path, query and body to the request of a call, all faults at once.

@@ -17,8 +17,8 @@ from ...cluster.local.virtual_clock import Clock
 from ...proto.v1 import job_pb2
 from ..app.app import App
 from ..app.clients import AppClients
+from ..calls.blocking.client import Client
 from ..sdk.errors import RaftschedError
-from ..sdk.sync_client import Client
 from ..worker.worker import Worker
 from .attempt import NOW
 from .serving import serving

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Thread
 from time import monotonic, sleep
 
-from ..sdk.sync_client import Client
+from ..calls.blocking.client import Client
 from ..worker.worker import Worker, loop_factory
 
 START_S = 60.0

@@ -11,9 +11,9 @@ from typing import Any
 
 import grpc.aio
 
-from ...proto.contract import Next
+from ...proto.contract import Next, method_of
 from ...proto.v1 import worker_pb2
-from ..sdk.async_client import AsyncClient
+from ..sdk.async_caller import AsyncCaller
 from ..sdk.backoff import backoff
 from ..sdk.endpoints import Endpoints
 from ..sdk.errors import RaftschedError
@@ -23,6 +23,8 @@ from .protocol import Orders, Session
 from .runner import Runner
 
 LOG = logging.getLogger("raftsched.worker")
+
+WORK = method_of(worker_pb2.WorkRequest)
 
 # Looks at the clock at least so often.
 TICK_S = 0.1
@@ -73,7 +75,7 @@ class Pauses:
 class Streams:
     """Connects, reads, writes, ticks. What it means is the session's to say."""
 
-    def __init__(self, client: AsyncClient, session: Session) -> None:
+    def __init__(self, client: AsyncCaller, session: Session) -> None:
         self._client = client
         self._session = session
         self._runner: Runner | None = None
@@ -144,7 +146,7 @@ class Streams:
         self._redirected = False
         self._greeted_at = None
         self._endpoint = endpoint
-        self._call = call = self._client.duplex(worker_pb2.WorkRequest, endpoint)
+        self._call = call = self._client.connections.duplex(WORK, endpoint)
         self._session.opened(monotonic())
         writer = asyncio.create_task(self._write(call))
         writer.add_done_callback(lambda ended: _is_broken(ended) and call.cancel())

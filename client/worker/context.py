@@ -8,15 +8,15 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 
 from ...proto import secret_text
 from ...proto.v1 import run_pb2, worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Stop
+from ..sdk.trace import CURRENT
 from .outcomes import CHECKPOINT_BYTES_MAX, LOG_BYTES_MAX, Cancelled, Released, clean, seconds
 from .redaction import Redaction
 
@@ -428,33 +428,26 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
 
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
 
-_current: ContextVar[Context] = ContextVar("raftsched_context")
-enter = _current.set
+enter = CURRENT.set
 
 
 def current_context() -> Context:
     """The context of the handler that calls this, from any depth."""
     try:
-        return _current.get()
+        return cast(Context, CURRENT.get())
     except LookupError:
         raise LookupError(
             "no handler of a worker runs here; in a test, use raftsched.client.testing"
         ) from None
 
 
-def current_trace() -> Mapping[str, str]:
-    """The `trace_context` of the handler that calls this; empty outside of one."""
-    context = _current.get(None)
-    return {} if context is None else context.trace_context
-
-
 @contextlib.contextmanager
 def entered(context: Context) -> Iterator[None]:
-    mark = _current.set(context)
+    mark = CURRENT.set(context)
     try:
         yield
     finally:
-        _current.reset(mark)
+        CURRENT.reset(mark)
 
 
 def _checkpoint(value: object) -> bytes:

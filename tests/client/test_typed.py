@@ -6,16 +6,15 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, assert_type
 
 import pytest
 
 from raftsched import client as package
 from raftsched.client import AsyncClient, AsyncRun, Client, Run
-from raftsched.client.calls.aio.services import AsyncServices
-from raftsched.client.calls.blocking import cluster
-from raftsched.client.calls.blocking.cluster import AlertOptions
-from raftsched.client.calls.blocking.services import Services
+from raftsched.client.sdk import resources
+from raftsched.client.sdk.resources import AlertOptions
 from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, run_pb2
 
 
@@ -49,17 +48,20 @@ def documented() -> Iterator[tuple[str, Any]]:
     for name in package.__all__:
         if name.islower() and name != "current_context":
             yield name, getattr(package, name)
-    for services in (Services, AsyncServices):
-        for name, made in vars(services).items():
-            if name.startswith("_"):
-                continue
-            kind = type(getattr(Client() if services is Services else AsyncClient(), name))
-            for word, method in vars(kind).items():
-                if not word.startswith("_"):
-                    yield f"{services.__name__}.{made.attrname}.{word}", method
+    for client in (Client(), AsyncClient()):
+        for name, hangs in vars(type(client)).items():
+            if isinstance(hangs, cached_property):
+                for word, method in methods(getattr(client, name)):
+                    yield f"{type(client).__name__}.{name}.{word}", method
     for kind in (Client, AsyncClient):
         for word in ("call", "ask", "stream"):
             yield f"{kind.__name__}.{word}", getattr(kind, word)
+
+
+def methods(service: object) -> Iterator[tuple[str, Any]]:
+    """Those by hand as well as those that are made."""
+    for kind in type(service).__mro__[:-1]:
+        yield from ((word, method) for word, method in vars(kind).items() if word[0] != "_")
 
 
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -95,4 +97,4 @@ def test_every_condition_of_an_alert_can_be_given() -> None:
     kinds = {field.name for field in alert_pb2.AlertCondition.DESCRIPTOR.oneofs[0].fields}
 
     assert kinds <= AlertOptions.__annotations__.keys()
-    assert kinds <= cluster._ALERT.keys()
+    assert kinds <= resources._ALERT.keys()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import Client, Context, NotFound, Worker
-from raftsched.client.calls.blocking.runs import Run
+from raftsched.client.calls.blocking.run import Run
 from raftsched.client.testing import LocalCluster, wait_until
 from raftsched.proto.v1 import run_pb2
 

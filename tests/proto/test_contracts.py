@@ -21,6 +21,7 @@ from google.api import annotations_pb2, http_pb2
 from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc
 
+from raftsched.client.calls.generate import made, stale
 from raftsched.proto.contract import Named, Repeat, Role, Scope
 from raftsched.proto.v1 import options_pb2
 
@@ -585,6 +586,10 @@ def test_the_generated_code_is_that_of_the_contracts(name: str, contracts: Contr
     written = pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
     assert shape(written) == shape(contracts.files[name])
+
+
+def test_the_typed_calls_are_those_of_the_contracts() -> None:
+    assert stale(made()) == [], "run ./dev proto"
 
 
 def shape(file: pb.FileDescriptorProto) -> str:

@@ -1,5 +1,4 @@
-"""The calls of the asynchronous client, by service.
+"""The calls of the asynchronous client, by service; `generate.py` makes all but what is by hand.
 
-`raftsched.client.calls.blocking` is made from these files by `generate.py`: write here, then run
-it.
+By hand are `run.py`, `service.py` and `*_by_hand.py`. `blocking/` is made from all of these files.
 """

@@ -1,14 +1,17 @@
-"""Dead letters and flows: what went wrong, and what depends on what."""
+# Made from the contracts and catalog.toml by generate.py; write there.
+"""Runs that used up their attempts, and wait for a person."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Unpack
+from typing import Unpack
 
-from ....proto.v1 import dead_letter_pb2, flow_pb2, run_pb2
+from ....proto.v1 import dead_letter_pb2
 from ...sdk import values
 from ...sdk.options import ReadOptions, Writing
-from .runs import AsyncRun
+from ...sdk.ranges import made
+from ...sdk.values import ListCount
+from .run import AsyncRun
 from .service import AsyncService
 
 
@@ -20,103 +23,67 @@ class AsyncDeadLetters(AsyncService):
 
         print((await client.dead.get("report.17.1763456400000")).message.error)
         """
-        return await self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
+        request = made(dead_letter_pb2.GetDeadLetterRequest, run=run)
+        return await self._run(request, options)
 
-    async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> values.ListCount:
+    async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
         """How many dead letters there are, all or those that the filter names.
 
         print((await client.dead.count("kind=ValueError")).number)
         """
-        return await self._count(dead_letter_pb2.ListDeadLettersRequest(filter=filter), options)
+        request = made(dead_letter_pb2.ListDeadLettersRequest, filter=filter)
+        return await self._count(request, options)
 
-    async def list(
+    def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[AsyncRun]:
-        """The dead letters, newest first.
+        """List them, newest first. Filter fields: those of ListRuns.
 
         async for run in client.dead.list("kind=ValueError"):
             print(run.id)
         """
-        request = dead_letter_pb2.ListDeadLettersRequest(filter=filter)
-        async for run in self._items(request, "runs", limit, options):
-            yield AsyncRun(self._client, run)
+        request = made(dead_letter_pb2.ListDeadLettersRequest, filter=filter)
+        return self._runs(request, limit, options)
 
     async def edit(self, run: str, payload: object, **options: Unpack[Writing]) -> AsyncRun:
         """Change the payload, so that the next try may succeed.
 
         await client.dead.edit("report.17.1763456400000", {"to": "anna"})
         """
-        request = dead_letter_pb2.EditDeadLetterRequest(run=run, payload=values.payload(payload))
+        request = made(
+            dead_letter_pb2.EditDeadLetterRequest, run=run, payload=values.payload(payload)
+        )
         return await self._run(request, options)
 
     async def requeue(self, run: str, **options: Unpack[Writing]) -> AsyncRun:
-        """Let one run again.
+        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt
+        numbers and tokens go on. It does what its job says now, by the job's present limits,
+        retries and timeouts, but in the queue and with the priority that it had, which may be
+        those of its trigger. In a flow what depends on it may run after all when it ends; until
+        then its earlier end counts. It takes its business key again. Unless it was triggered with
+        force it waits for the resume of a paused job, and where the overlap policy or the quota
+        allows no more runs under way; it takes the place of none, and while it is held back it
+        gives way to none.
 
         await (await client.dead.requeue("report.17.1763456400000")).wait(timeout=60)
         """
-        return await self._run(dead_letter_pb2.RequeueDeadLetterRequest(run=run), options)
+        request = made(dead_letter_pb2.RequeueDeadLetterRequest, run=run)
+        return await self._run(request, options)
 
     async def requeue_all(self, filter: str = "", **options: Unpack[Writing]) -> int:
         """Let all run again that the filter names; how many that were.
 
         print(await client.dead.requeue_all("job=report"))
         """
-        request = dead_letter_pb2.RequeueDeadLettersRequest(filter=filter)
-        return await self._all(request, "requeued", options)
+        request = made(dead_letter_pb2.RequeueDeadLettersRequest, filter=filter)
+        return await self._sum(
+            request, dead_letter_pb2.RequeueDeadLettersResponse, "requeued", options
+        )
 
     async def purge(self, filter: str = "", **options: Unpack[Writing]) -> int:
         """Forget all that the filter names; how many that were.
 
         print(await client.dead.purge("job=old-report"))
         """
-        request = dead_letter_pb2.PurgeDeadLettersRequest(filter=filter)
-        return await self._all(request, "purged", options)
-
-    async def _all(self, request: Any, counted: str, options: Writing) -> int:  # noqa: ANN401
-        """The cluster does a thousand at a time; on trial it can only speak of the first."""
-        request_id, done, steps = options.pop("request_id", ""), 0, 0
-        while True:
-            if request_id:
-                options["request_id"] = f"{request_id}.{steps}"
-            answer: Any = await self._send(request, ANSWERS[counted], options)
-            done, steps = done + int(getattr(answer, counted)), steps + 1
-            if not answer.more or options.get("validate_only"):
-                return done
-
-    async def _run(self, request: Any, options: ReadOptions | Writing) -> AsyncRun:  # noqa: ANN401
-        return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))
-
-
-ANSWERS: dict[str, Any] = {
-    "requeued": dead_letter_pb2.RequeueDeadLettersResponse,
-    "purged": dead_letter_pb2.PurgeDeadLettersResponse,
-}
-
-
-class AsyncFlows(AsyncService):
-    """Waves through jobs that depend on each other."""
-
-    async def get(self, flow: str, **options: Unpack[ReadOptions]) -> flow_pb2.Flow:
-        """Show a wave.
-
-        for step in (await client.flows.get("extract.4.1763456400000")).steps:
-            print(step.job, step.run, step.because)
-        """
-        return await self._send(flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow, options)
-
-    def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
-    ) -> AsyncIterator[flow_pb2.Flow]:
-        """The waves, newest first.
-
-        async for flow in client.flows.list("state=STUCK"):
-            print(flow.id)
-        """
-        return self._items(flow_pb2.ListFlowsRequest(filter=filter), "flows", limit, options)
-
-    async def graph(self, job: str, **options: Unpack[ReadOptions]) -> flow_pb2.Graph:
-        """All jobs that a job depends on, and all that depend on it.
-
-        print((await client.flows.graph("load")).jobs)
-        """
-        return await self._send(flow_pb2.GetGraphRequest(job=job), flow_pb2.Graph, options)
+        request = made(dead_letter_pb2.PurgeDeadLettersRequest, filter=filter)
+        return await self._sum(request, dead_letter_pb2.PurgeDeadLettersResponse, "purged", options)

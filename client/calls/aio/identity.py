@@ -1,4 +1,5 @@
-"""Who vouches for callers beside the access tokens."""
+# Made from the contracts and catalog.toml by generate.py; write there.
+"""Identity providers: issuers of JSON Web Tokens, and certificates of clients."""
 
 from __future__ import annotations
 
@@ -7,33 +8,35 @@ from typing import Unpack
 
 from ....proto.v1 import identity_pb2
 from ...sdk.options import ReadOptions, Writing
+from ...sdk.ranges import made
 from .service import AsyncService
-
-Provider = identity_pb2.IdentityProvider
 
 
 class AsyncIdentityProviders(AsyncService):
     """Identity providers: issuers of JSON Web Tokens, and certificates of clients."""
 
-    async def put(self, provider: Provider, **options: Unpack[Writing]) -> Provider:
-        """Create or replace one.
+    async def put(
+        self, provider: identity_pb2.IdentityProvider, **options: Unpack[Writing]
+    ) -> identity_pb2.IdentityProvider:
+        """Create or replace one. With a non-empty etag, only that version is replaced.
 
-        await client.identity.put(IdentityProvider(name="corp", jwt=TokenIssuer(...), rules=[...]))
+        corp = IdentityProvider(name="corp", jwt=TokenIssuer(...), rules=[...])
+        await client.identity.put(corp)
         """
-        request = identity_pb2.PutIdentityProviderRequest(identity_provider=provider)
-        return await self._send(request, Provider, options)
+        request = made(identity_pb2.PutIdentityProviderRequest, identity_provider=provider)
+        return await self._send(request, identity_pb2.IdentityProvider, options)
 
-    async def get(self, name: str, **options: Unpack[ReadOptions]) -> Provider:
+    async def get(self, name: str, **options: Unpack[ReadOptions]) -> identity_pb2.IdentityProvider:
         """Get one.
 
         print((await client.identity.get("corp")).rules)
         """
-        request = identity_pb2.GetIdentityProviderRequest(identity_provider=name)
-        return await self._send(request, Provider, options)
+        request = made(identity_pb2.GetIdentityProviderRequest, identity_provider=name)
+        return await self._send(request, identity_pb2.IdentityProvider, options)
 
     def list(
         self, *, limit: int | None = None, **options: Unpack[ReadOptions]
-    ) -> AsyncIterator[Provider]:
+    ) -> AsyncIterator[identity_pb2.IdentityProvider]:
         """List them by name.
 
         async for provider in client.identity.list():
@@ -43,9 +46,12 @@ class AsyncIdentityProviders(AsyncService):
         return self._items(request, "identity_providers", limit, options)
 
     async def delete(self, name: str, *, etag: str = "", **options: Unpack[Writing]) -> None:
-        """Delete one: whoever it vouched for is refused.
+        """Delete one: whoever it vouched for is refused from now on; streams and calls that wait
+        end with UNAUTHENTICATED within ten seconds.
 
         await client.identity.delete("corp")
         """
-        request = identity_pb2.DeleteIdentityProviderRequest(identity_provider=name, etag=etag)
+        request = made(
+            identity_pb2.DeleteIdentityProviderRequest, identity_provider=name, etag=etag
+        )
         await self._send(request, identity_pb2.DeleteIdentityProviderResponse, options)

@@ -1,124 +1,20 @@
-"""Runs: the occasions of jobs."""
+# Made from the contracts and catalog.toml by generate.py; write there.
+"""Look at runs, and end them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Literal, Unpack
 
 from ....proto.v1 import common_pb2, run_pb2
-from ...sdk.errors import RunNotEnded
 from ...sdk.options import ReadOptions, Writing
-from ...sdk.results import result_of
+from ...sdk.ranges import made
 from ...sdk.values import Length, ListCount, choice, duration
-from .service import AsyncService
-
-if TYPE_CHECKING:
-    from ...sdk.async_client import AsyncClient
-
-Kind = TypeVar("Kind")
-# The longest a server is asked to hold its answer back.
-WAIT_S = 30.0
-# What the way there and back may add to a wait.
-WAY_S = 1.0
+from .run import AsyncRun
+from .runs_by_hand import AsyncRunsByHand
 
 
-class AsyncRun:
-    """A run as it was when it was last looked at, and what can be done with it.
-
-    run = await client.jobs.trigger("report")
-    total = await run.result(int, timeout=60)
-    """
-
-    def __init__(self, client: AsyncClient, message: run_pb2.Run) -> None:
-        self._client = client
-        # All that the cluster says about it.
-        self.message = message
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.namespace}/{self.id} {self.state}>"
-
-    @property
-    def id(self) -> str:
-        return self.message.id
-
-    @property
-    def namespace(self) -> str:
-        return self.message.namespace
-
-    @property
-    def job(self) -> str:
-        return self.message.job
-
-    @property
-    def state(self) -> str:
-        """Such as "PENDING" or "SUCCEEDED"."""
-        return run_pb2.RunState.Name(self.message.state).removeprefix("RUN_STATE_")
-
-    @property
-    def warning(self) -> str:
-        """What its handler wants people to look at although it succeeded; empty: nothing."""
-        return self.message.warning
-
-    @property
-    def ended(self) -> bool:
-        return self.message.HasField("end_time")
-
-    async def refresh(self, **options: Unpack[ReadOptions]) -> Self:
-        """Look at it again.
-
-        print((await run.refresh()).state)
-        """
-        options["namespace"] = self.namespace
-        self.message = (await self._client.runs.get(self.id, **options)).message
-        return self
-
-    async def wait(self, timeout: float | None = None) -> Self:
-        """Wait until it has ended; raise RunNotEnded if it has not within `timeout` seconds.
-
-        run = await (await client.jobs.trigger("report")).wait(timeout=60)
-        """
-        deadline = None if timeout is None else monotonic() + timeout
-        while not self.ended:
-            left = WAIT_S if deadline is None else min(WAIT_S, deadline - monotonic())
-            if left <= 0:
-                raise RunNotEnded(f"run {self.id} is {self.state} after {timeout:g} s; it goes on")
-            request = run_pb2.WaitRunRequest(
-                namespace=self.namespace, run=self.id, timeout=duration(left)
-            )
-            way = self._client.timeout if deadline is None else WAY_S
-            self.message = await self._client.call(request, timeout=left + way)
-        return self
-
-    @overload
-    async def result(self, kind: type[Kind], *, timeout: float | None = None) -> Kind: ...
-    @overload
-    async def result(self, kind: None = None, *, timeout: float | None = None) -> Any: ...  # noqa: ANN401
-    async def result(self, kind: Any = None, *, timeout: float | None = None) -> Any:
-        """Wait until it has ended and return what its handler returned; RunFailed if it did not.
-
-        JSON is decoded, as `kind` if one is given; None if the handler returned nothing. What is of
-        another kind raises ResultMismatch.
-
-        rows = await run.result(list[dict[str, int]], timeout=60)
-        """
-        await self.wait(timeout)
-        return result_of(self.message, kind)
-
-    async def cancel(
-        self, reason: str = "", *, grace: Length | None = None, **options: Unpack[Writing]
-    ) -> Self:
-        """As `client.runs.cancel`.
-
-        await run.cancel("not needed any more")
-        """
-        options["namespace"] = self.namespace
-        ended = await self._client.runs.cancel(self.id, reason, grace=grace, **options)
-        self.message = ended.message
-        return self
-
-
-class AsyncRuns(AsyncService):
+class AsyncRuns(AsyncRunsByHand):
     """Look at runs, and end them."""
 
     async def get(self, run: str, **options: Unpack[ReadOptions]) -> AsyncRun:
@@ -126,16 +22,18 @@ class AsyncRuns(AsyncService):
 
         run = await client.runs.get("report.17.1763456400000")
         """
-        return await self._run(run_pb2.GetRunRequest(run=run), options)
+        request = made(run_pb2.GetRunRequest, run=run)
+        return await self._run(request, options)
 
     async def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
         """How many runs are under way, or fit the filter.
 
         print((await client.runs.count("state=FAILED AND kind=ValueError")).number)
         """
-        return await self._count(run_pb2.ListRunsRequest(filter=filter), options)
+        request = made(run_pb2.ListRunsRequest, filter=filter)
+        return await self._count(request, options)
 
-    async def list(
+    def list(
         self,
         filter: str = "",
         *,
@@ -143,40 +41,32 @@ class AsyncRuns(AsyncService):
         limit: int | None = None,
         **options: Unpack[ReadOptions],
     ) -> AsyncIterator[AsyncRun]:
-        """The runs that are under way, or those that the filter names, newest first, or in the
-        order of "scheduled_time" or, for dead letters, "end_time"; "end_time desc" is backwards.
+        """List the runs of a namespace: those under way, or, where the filter speaks of `state`,
+        all that fit it; in the order of `order_by`. Without that, newest first are those under
+        way, dead letters, and the runs of one job (`job=report`); where a filter lets both pass,
+        those under way come before those that have ended, and others that have ended lie together
+        by job. Filter fields: `state`, `job`, `labels.…` (its own, else of its job), `handler`,
+        `queue`, `priority`, `worker` (that has it), `last_worker` (that has it or had it last),
+        `flow`, `unique_key`, `concurrency_key`, `kind` and `error` (kind and message of the
+        error), `warning` (`warning!=""`: any), `outcome`, `cause`, `attempt`, `scheduled_time`,
+        `due_time`, `start_time`, `end_time`. Cheap are one job with a range of scheduled times,
+        and dead letters with a range of end times.
 
         async for run in client.runs.list("state=FAILED AND job=report", limit=10):
             print(run.id)
         """
-        request = run_pb2.ListRunsRequest(filter=filter, order_by=order_by)
-        async for run in self._items(request, "runs", limit, options):
-            yield AsyncRun(self._client, run)
-
-    async def wait(
-        self, run: str, timeout: float | None = None, *, namespace: str | None = None
-    ) -> AsyncRun:
-        """Wait until a run has ended; RunNotEnded if it has not within `timeout` seconds.
-
-        run = await client.runs.wait("report.17.1763456400000", 60)
-        """
-        whose = self._client.namespace if namespace is None else namespace
-        unseen = run_pb2.Run(id=run, namespace=whose)
-        return await AsyncRun(self._client, unseen).wait(timeout)
+        request = made(run_pb2.ListRunsRequest, filter=filter, order_by=order_by)
+        return self._runs(request, limit, options)
 
     async def cancel(
-        self,
-        run: str,
-        reason: str = "",
-        *,
-        grace: Length | None = None,
-        **options: Unpack[Writing],
+        self, run: str, reason: str = "", *, grace: Length | None = None, **options: Unpack[Writing]
     ) -> AsyncRun:
-        """End a run; a running one is told and has `grace` (30 s) to stop.
+        """End a run: one that waits at once, a running one through its worker, which is notified
+        and has the given time.
 
         await client.runs.cancel("report.17.1763456400000", "wrong day")
         """
-        request = run_pb2.CancelRunRequest(run=run, reason=reason, grace=duration(grace))
+        request = made(run_pb2.CancelRunRequest, run=run, reason=reason, grace=duration(grace))
         return await self._run(request, options)
 
     async def change_all(
@@ -189,36 +79,40 @@ class AsyncRuns(AsyncService):
         **options: Unpack[Writing],
     ) -> common_pb2.BulkChange:
         """Do the same to all runs under way that fit a filter (an empty one: all), each alone.
-
         The answer counts them, and names some; with `validate_only` it counts what fits.
 
-        print((await client.runs.change_all("cancel", "job=report AND state=PENDING")).changed)
+        done = await client.runs.change_all("cancel", "job=report AND state=PENDING")
+        print(done.changed)
         """
-        request = run_pb2.ChangeRunsRequest(filter=filter, reason=reason, grace=duration(grace))
-        request.change = choice(run_pb2.ChangeRunsRequest.Change, "CHANGE_", change)
+        request = made(
+            run_pb2.ChangeRunsRequest,
+            change=choice(run_pb2.ChangeRunsRequest.Change, "CHANGE_", change),
+            filter=filter,
+            reason=reason,
+            grace=duration(grace),
+        )
         return await self._change_all(request, options)
 
     async def terminate(self, run: str, reason: str = "", **options: Unpack[Writing]) -> AsyncRun:
-        """End a run now, without asking its worker.
+        """End a run now, without asking its worker: the lease ends with it.
 
         await client.runs.terminate("report.17.1763456400000")
         """
-        return await self._run(run_pb2.TerminateRunRequest(run=run, reason=reason), options)
+        request = made(run_pb2.TerminateRunRequest, run=run, reason=reason)
+        return await self._run(request, options)
 
     async def retry(self, run: str, **options: Unpack[Writing]) -> AsyncRun:
-        """Begin the next attempt of a run that waits for it now.
+        """Begin the next attempt of a RETRYING run now instead of later.
 
         await client.runs.retry("report.17.1763456400000")
         """
-        return await self._run(run_pb2.RetryRunRequest(run=run), options)
+        request = made(run_pb2.RetryRunRequest, run=run)
+        return await self._run(request, options)
 
     async def explain(self, run: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a run has not started or does not go on.
 
         print((await client.runs.explain("report.17.1763456400000")).summary)
         """
-        request = run_pb2.ExplainRunRequest(run=run)
+        request = made(run_pb2.ExplainRunRequest, run=run)
         return await self._send(request, run_pb2.Explanation, options)
-
-    async def _run(self, request: Any, options: ReadOptions | Writing) -> AsyncRun:  # noqa: ANN401
-        return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from ....proto.v1 import common_pb2
-from ...sdk.options import EachCall, fill, of_the_call
+from ....proto.v1 import common_pb2, run_pb2
+from ...sdk.options import EachCall, Writing, fill, of_the_call
 from ...sdk.values import ListCount
+from .run import AsyncRun
 
 if TYPE_CHECKING:
-    from ...sdk.async_client import AsyncClient
+    from .client import AsyncClient
 
 Answer = TypeVar("Answer", bound=Message)
 PAGE_SIZE = 1_000
@@ -39,6 +40,22 @@ class AsyncService:
     async def _send(self, request: Message, kind: type[Answer], options: EachCall) -> Answer:
         fill(request, options, self._client.namespace)
         return cast(Answer, await self._client.call(request, **of_the_call(options)))
+
+    async def _run(self, request: Message, options: EachCall) -> AsyncRun:
+        return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))
+
+    async def _sum(
+        self, request: Message, kind: type[Answer], counted: str, options: Writing
+    ) -> int:
+        """The cluster does a thousand at a time; on trial it can only speak of the first."""
+        request_id, done, steps = options.pop("request_id", ""), 0, 0
+        while True:
+            if request_id:
+                options["request_id"] = f"{request_id}.{steps}"
+            answer: Any = await self._send(request, kind, options)
+            done, steps = done + int(getattr(answer, counted)), steps + 1
+            if not answer.more or options.get("validate_only"):
+                return done
 
     async def _change_all(self, request: Any, options: EachCall) -> common_pb2.BulkChange:  # noqa: ANN401  # Of jobs or of runs.
         """All steps of a change as one; on trial the cluster only speaks of the first."""
@@ -84,3 +101,12 @@ class AsyncService:
             request.page_token = page.next_page_token
             if not page.next_page_token:
                 return
+
+    async def _runs(
+        self,
+        request: Any,  # noqa: ANN401  # Any request of a list of runs.
+        limit: int | None,
+        options: EachCall,
+    ) -> AsyncIterator[AsyncRun]:
+        async for run in self._items(request, "runs", limit, options):
+            yield AsyncRun(self._client, run)

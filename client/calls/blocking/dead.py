@@ -1,15 +1,17 @@
-# Made from aio/dead.py by generate.py; write there.
-"""Dead letters and flows: what went wrong, and what depends on what."""
+# Made from aio/dead.py by calls/generate.py; write there.
+"""Runs that used up their attempts, and wait for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Unpack
 
-from ....proto.v1 import dead_letter_pb2, flow_pb2, run_pb2
+from ....proto.v1 import dead_letter_pb2
 from ...sdk import values
 from ...sdk.options import ReadOptions, Writing
-from .runs import Run
+from ...sdk.ranges import made
+from ...sdk.values import ListCount
+from .run import Run
 from .service import Service
 
 
@@ -21,103 +23,65 @@ class DeadLetters(Service):
 
         print(client.dead.get("report.17.1763456400000").message.error)
         """
-        return self._run(dead_letter_pb2.GetDeadLetterRequest(run=run), options)
+        request = made(dead_letter_pb2.GetDeadLetterRequest, run=run)
+        return self._run(request, options)
 
-    def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> values.ListCount:
+    def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
         """How many dead letters there are, all or those that the filter names.
 
         print(client.dead.count("kind=ValueError").number)
         """
-        return self._count(dead_letter_pb2.ListDeadLettersRequest(filter=filter), options)
+        request = made(dead_letter_pb2.ListDeadLettersRequest, filter=filter)
+        return self._count(request, options)
 
     def list(
         self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
     ) -> Iterator[Run]:
-        """The dead letters, newest first.
+        """List them, newest first. Filter fields: those of ListRuns.
 
         for run in client.dead.list("kind=ValueError"):
             print(run.id)
         """
-        request = dead_letter_pb2.ListDeadLettersRequest(filter=filter)
-        for run in self._items(request, "runs", limit, options):
-            yield Run(self._client, run)
+        request = made(dead_letter_pb2.ListDeadLettersRequest, filter=filter)
+        return self._runs(request, limit, options)
 
     def edit(self, run: str, payload: object, **options: Unpack[Writing]) -> Run:
         """Change the payload, so that the next try may succeed.
 
         client.dead.edit("report.17.1763456400000", {"to": "anna"})
         """
-        request = dead_letter_pb2.EditDeadLetterRequest(run=run, payload=values.payload(payload))
+        request = made(
+            dead_letter_pb2.EditDeadLetterRequest, run=run, payload=values.payload(payload)
+        )
         return self._run(request, options)
 
     def requeue(self, run: str, **options: Unpack[Writing]) -> Run:
-        """Let one run again.
+        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt
+        numbers and tokens go on. It does what its job says now, by the job's present limits,
+        retries and timeouts, but in the queue and with the priority that it had, which may be
+        those of its trigger. In a flow what depends on it may run after all when it ends; until
+        then its earlier end counts. It takes its business key again. Unless it was triggered with
+        force it waits for the resume of a paused job, and where the overlap policy or the quota
+        allows no more runs under way; it takes the place of none, and while it is held back it
+        gives way to none.
 
         client.dead.requeue("report.17.1763456400000").wait(timeout=60)
         """
-        return self._run(dead_letter_pb2.RequeueDeadLetterRequest(run=run), options)
+        request = made(dead_letter_pb2.RequeueDeadLetterRequest, run=run)
+        return self._run(request, options)
 
     def requeue_all(self, filter: str = "", **options: Unpack[Writing]) -> int:
         """Let all run again that the filter names; how many that were.
 
         print(client.dead.requeue_all("job=report"))
         """
-        request = dead_letter_pb2.RequeueDeadLettersRequest(filter=filter)
-        return self._all(request, "requeued", options)
+        request = made(dead_letter_pb2.RequeueDeadLettersRequest, filter=filter)
+        return self._sum(request, dead_letter_pb2.RequeueDeadLettersResponse, "requeued", options)
 
     def purge(self, filter: str = "", **options: Unpack[Writing]) -> int:
         """Forget all that the filter names; how many that were.
 
         print(client.dead.purge("job=old-report"))
         """
-        request = dead_letter_pb2.PurgeDeadLettersRequest(filter=filter)
-        return self._all(request, "purged", options)
-
-    def _all(self, request: Any, counted: str, options: Writing) -> int:  # noqa: ANN401
-        """The cluster does a thousand at a time; on trial it can only speak of the first."""
-        request_id, done, steps = options.pop("request_id", ""), 0, 0
-        while True:
-            if request_id:
-                options["request_id"] = f"{request_id}.{steps}"
-            answer: Any = self._send(request, ANSWERS[counted], options)
-            done, steps = done + int(getattr(answer, counted)), steps + 1
-            if not answer.more or options.get("validate_only"):
-                return done
-
-    def _run(self, request: Any, options: ReadOptions | Writing) -> Run:  # noqa: ANN401
-        return Run(self._client, self._send(request, run_pb2.Run, options))
-
-
-ANSWERS: dict[str, Any] = {
-    "requeued": dead_letter_pb2.RequeueDeadLettersResponse,
-    "purged": dead_letter_pb2.PurgeDeadLettersResponse,
-}
-
-
-class Flows(Service):
-    """Waves through jobs that depend on each other."""
-
-    def get(self, flow: str, **options: Unpack[ReadOptions]) -> flow_pb2.Flow:
-        """Show a wave.
-
-        for step in client.flows.get("extract.4.1763456400000").steps:
-            print(step.job, step.run, step.because)
-        """
-        return self._send(flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow, options)
-
-    def list(
-        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
-    ) -> Iterator[flow_pb2.Flow]:
-        """The waves, newest first.
-
-        for flow in client.flows.list("state=STUCK"):
-            print(flow.id)
-        """
-        return self._items(flow_pb2.ListFlowsRequest(filter=filter), "flows", limit, options)
-
-    def graph(self, job: str, **options: Unpack[ReadOptions]) -> flow_pb2.Graph:
-        """All jobs that a job depends on, and all that depend on it.
-
-        print(client.flows.graph("load").jobs)
-        """
-        return self._send(flow_pb2.GetGraphRequest(job=job), flow_pb2.Graph, options)
+        request = made(dead_letter_pb2.PurgeDeadLettersRequest, filter=filter)
+        return self._sum(request, dead_letter_pb2.PurgeDeadLettersResponse, "purged", options)

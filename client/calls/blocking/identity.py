@@ -1,5 +1,5 @@
-# Made from aio/identity.py by generate.py; write there.
-"""Who vouches for callers beside the access tokens."""
+# Made from aio/identity.py by calls/generate.py; write there.
+"""Identity providers: issuers of JSON Web Tokens, and certificates of clients."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Unpack
 
 from ....proto.v1 import identity_pb2
 from ...sdk.options import ReadOptions, Writing
+from ...sdk.ranges import made
 from .service import Service
-
-Provider = identity_pb2.IdentityProvider
 
 
 class IdentityProviders(Service):
     """Identity providers: issuers of JSON Web Tokens, and certificates of clients."""
 
-    def put(self, provider: Provider, **options: Unpack[Writing]) -> Provider:
-        """Create or replace one.
+    def put(
+        self, provider: identity_pb2.IdentityProvider, **options: Unpack[Writing]
+    ) -> identity_pb2.IdentityProvider:
+        """Create or replace one. With a non-empty etag, only that version is replaced.
 
-        client.identity.put(IdentityProvider(name="corp", jwt=TokenIssuer(...), rules=[...]))
+        corp = IdentityProvider(name="corp", jwt=TokenIssuer(...), rules=[...])
+        client.identity.put(corp)
         """
-        request = identity_pb2.PutIdentityProviderRequest(identity_provider=provider)
-        return self._send(request, Provider, options)
+        request = made(identity_pb2.PutIdentityProviderRequest, identity_provider=provider)
+        return self._send(request, identity_pb2.IdentityProvider, options)
 
-    def get(self, name: str, **options: Unpack[ReadOptions]) -> Provider:
+    def get(self, name: str, **options: Unpack[ReadOptions]) -> identity_pb2.IdentityProvider:
         """Get one.
 
         print(client.identity.get("corp").rules)
         """
-        request = identity_pb2.GetIdentityProviderRequest(identity_provider=name)
-        return self._send(request, Provider, options)
+        request = made(identity_pb2.GetIdentityProviderRequest, identity_provider=name)
+        return self._send(request, identity_pb2.IdentityProvider, options)
 
     def list(
         self, *, limit: int | None = None, **options: Unpack[ReadOptions]
-    ) -> Iterator[Provider]:
+    ) -> Iterator[identity_pb2.IdentityProvider]:
         """List them by name.
 
         for provider in client.identity.list():
@@ -44,9 +46,12 @@ class IdentityProviders(Service):
         return self._items(request, "identity_providers", limit, options)
 
     def delete(self, name: str, *, etag: str = "", **options: Unpack[Writing]) -> None:
-        """Delete one: whoever it vouched for is refused.
+        """Delete one: whoever it vouched for is refused from now on; streams and calls that wait
+        end with UNAUTHENTICATED within ten seconds.
 
         client.identity.delete("corp")
         """
-        request = identity_pb2.DeleteIdentityProviderRequest(identity_provider=name, etag=etag)
+        request = made(
+            identity_pb2.DeleteIdentityProviderRequest, identity_provider=name, etag=etag
+        )
         self._send(request, identity_pb2.DeleteIdentityProviderResponse, options)

@@ -1,31 +1,26 @@
-# Made from aio/jobs.py by generate.py; write there.
-"""Jobs: the standing orders."""
+# Made from aio/jobs.py by calls/generate.py; write there.
+"""Create jobs, look at them, change them, run them manually."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal, Unpack
 
-from ....proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
-from ...sdk.imports import import_requests
+from ....proto.v1 import common_pb2, job_pb2, run_pb2
 from ...sdk.options import ReadOptions, Writing, parted
 from ...sdk.ranges import made
-from ...sdk.schedules import When
-from ...sdk.specs import PriorityWord, SpecOptions, build
-from ...sdk.triggers import single_request, trigger_of, trigger_requests
-from ...sdk.values import Length, ListCount, choice, duration, timestamp
-from ...worker.context import current_trace
-from .runs import Run
-from .service import Service
+from ...sdk.resources import (
+    SpecWriting,
+)
+from ...sdk.specs import build
+from ...sdk.values import Length, ListCount, choice, duration, texts, timestamp
+from .jobs_by_hand import JobsByHand
+from .run import Run
 
 
-class SpecWriting(SpecOptions, Writing, total=False):
-    """What may be said where a job is written."""
-
-
-class Jobs(Service):
-    """Create jobs, look at them, change them, run them by hand."""
+class Jobs(JobsByHand):
+    """Create jobs, look at them, change them, run them manually."""
 
     def create(self, name: str, **options: Unpack[SpecWriting]) -> job_pb2.Job:
         """Create a job; SpecOptions says what there is to say about one.
@@ -35,23 +30,25 @@ class Jobs(Service):
             schedule=cron("*/5 * * * *", zone="Europe/Berlin"), retry=Retry(attempts=5),
         )
         """
-        spec, writing = parted(options)
-        job, _ = build(name, self._namespace(writing), spec)
-        return self._send(job_pb2.CreateJobRequest(job=job), job_pb2.Job, writing)
+        said, writing = parted(options)
+        wanted, _ = build(name, self._namespace(writing), said)
+        request = job_pb2.CreateJobRequest(job=wanted)
+        return self._send(request, job_pb2.Job, writing)
 
     def get(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.Job:
         """Show a job.
 
         print(client.jobs.get("report").status.next_due_time)
         """
-        return self._send(job_pb2.GetJobRequest(job=job), job_pb2.Job, options)
+        request = made(job_pb2.GetJobRequest, job=job)
+        return self._send(request, job_pb2.Job, options)
 
     def status(self, job: str, **options: Unpack[ReadOptions]) -> job_pb2.JobStatus:
         """Show only what the cluster knows about a job, warnings included.
 
         print(client.jobs.status("report").warnings)
         """
-        request = job_pb2.GetJobStatusRequest(job=job)
+        request = made(job_pb2.GetJobStatusRequest, job=job)
         return self._send(request, job_pb2.JobStatus, options)
 
     def count(self, filter: str = "", **options: Unpack[ReadOptions]) -> ListCount:
@@ -59,7 +56,8 @@ class Jobs(Service):
 
         print(client.jobs.count("state=PAUSED").number)
         """
-        return self._count(job_pb2.ListJobsRequest(filter=filter), options)
+        request = made(job_pb2.ListJobsRequest, filter=filter)
+        return self._count(request, options)
 
     def list(
         self,
@@ -69,12 +67,18 @@ class Jobs(Service):
         limit: int | None = None,
         **options: Unpack[ReadOptions],
     ) -> Iterator[job_pb2.Job]:
-        """The jobs by name, all or those that the filter names, or in another order.
+        """List jobs by name, or as `order_by` says. Filter fields: `name`, `labels.…`, `state`,
+        `queue`, `owner`, `description`, `creator`, `zone`, `handler` (of an executor its kind:
+        http, grpc, shell), `calendar` (one whose days it leaves out), `on_failure` (the job that
+        it triggers), `last_state` (of the run that ended last), `create_time`, `update_time`,
+        `next_time` (when it is due next). A condition on the beginning of the name that must hold
+        leaves out the other names at no cost. What is listed can be imported again, so this is
+        the export too.
 
         for job in client.jobs.list("labels.team=a AND state=PAUSED"):
             print(job.name)
         """
-        request = job_pb2.ListJobsRequest(filter=filter, order_by=order_by)
+        request = made(job_pb2.ListJobsRequest, filter=filter, order_by=order_by)
         return self._items(request, "jobs", limit, options)
 
     def update(self, job: str, *, etag: str = "", **options: Unpack[SpecWriting]) -> job_pb2.Job:
@@ -82,23 +86,23 @@ class Jobs(Service):
 
         client.jobs.update("report", priority="high", jitter=None)
         """
-        spec, writing = parted(options)
-        changed, paths = build(job, self._namespace(writing), spec)
+        said, writing = parted(options)
+        wanted, paths = build(job, self._namespace(writing), said)
         if not paths:
             raise ValueError(f"no field is named to change of {job!r}")
-        changed.etag = etag
-        request = job_pb2.UpdateJobRequest(job=changed)
+        wanted.etag = etag
+        request = job_pb2.UpdateJobRequest(job=wanted)
         request.update_mask.paths.extend(paths)
         return self._send(request, job_pb2.Job, writing)
 
     def delete(
         self, job: str, *, etag: str = "", **options: Unpack[Writing]
     ) -> job_pb2.DeleteJobResponse:
-        """Delete a job; its runs under way are cancelled.
+        """Delete a job. Runs under way are cancelled, its history is purged.
 
         client.jobs.delete("report")
         """
-        request = job_pb2.DeleteJobRequest(job=job, etag=etag)
+        request = made(job_pb2.DeleteJobRequest, job=job, etag=etag)
         return self._send(request, job_pb2.DeleteJobResponse, options)
 
     def pause(
@@ -110,11 +114,16 @@ class Jobs(Service):
         etag: str = "",
         **options: Unpack[Writing],
     ) -> job_pb2.Job:
-        """Stop firing, until `until` if it is given; runs under way go on.
+        """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is
+        missed until it is resumed is treated by the misfire policy: scheduled times, and what
+        other jobs bring, which is held back meanwhile. A run for later that comes due waits for
+        the resume and then runs, unless it was triggered with `force`.
 
         client.jobs.pause("report", "the printer is broken")
         """
-        request = job_pb2.PauseJobRequest(job=job, reason=reason, until=timestamp(until), etag=etag)
+        request = made(
+            job_pb2.PauseJobRequest, job=job, reason=reason, until=timestamp(until), etag=etag
+        )
         return self._send(request, job_pb2.Job, options)
 
     def change_all(
@@ -126,87 +135,41 @@ class Jobs(Service):
         until: datetime | None = None,
         **options: Unpack[Writing],
     ) -> common_pb2.BulkChange:
-        """Do the same to all jobs that fit a filter (an empty one: all), each alone.
-
-        The answer counts them, and names some; with `validate_only` it counts what fits.
+        """Do the same to all jobs that fit a filter (an empty one: all), each alone. The answer
+        counts them, and names some; with `validate_only` it counts what fits.
 
         done = client.jobs.change_all("pause", "labels.team=billing", "month end")
         print(done.changed, [failure.name for failure in done.failures])
         """
-        request = job_pb2.ChangeJobsRequest(filter=filter, reason=reason, until=timestamp(until))
-        request.change = choice(job_pb2.ChangeJobsRequest.Change, "CHANGE_", change)
+        request = made(
+            job_pb2.ChangeJobsRequest,
+            change=choice(job_pb2.ChangeJobsRequest.Change, "CHANGE_", change),
+            filter=filter,
+            reason=reason,
+            until=timestamp(until),
+        )
         return self._change_all(request, options)
 
     def resume(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
-        """Fire again.
+        """Fire again. Brings back a job that stands still after SetStateTime, since it decided on
+        times ahead: what has a ledger entry of its own keeps it, what was coalesced or missed
+        ahead of its time is decided on again; refused with LIMIT_EXCEEDED where that is not known
+        any more, or is too much for one change. Does nothing to any other job that is not paused.
 
         client.jobs.resume("report")
         """
-        request = job_pb2.ResumeJobRequest(job=job, etag=etag)
+        request = made(job_pb2.ResumeJobRequest, job=job, etag=etag)
         return self._send(request, job_pb2.Job, options)
 
     def repair(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
-        """Bring back a job that is BROKEN, after what broke it was mended.
+        """Bring back a job that was set aside, after what broke it was mended. What came due
+        meanwhile was missed: its misfire policy says what becomes of it. Its runs wait for
+        workers again. A job that is not BROKEN stays as it is.
 
         client.jobs.repair("report")
         """
-        request = job_pb2.RepairJobRequest(job=job, etag=etag)
+        request = made(job_pb2.RepairJobRequest, job=job, etag=etag)
         return self._send(request, job_pb2.Job, options)
-
-    def trigger(
-        self,
-        job: str,
-        *,
-        payload: object = None,
-        priority: PriorityWord | None = None,
-        queue: str = "",
-        due: datetime | None = None,
-        force: bool = False,
-        if_running: Literal["wait", "refuse"] = "wait",
-        unique_key: str = "",
-        when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
-        hold: Length | None = None,
-        concurrency_key: str = "",
-        labels: Mapping[str, str] | None = None,
-        trace_context: Mapping[str, str] | None = None,
-        **options: Unpack[Writing],
-    ) -> Run:
-        """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
-        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there. A
-        `concurrency_key` counts instead of the job's. `labels` are written on the run. It is in the
-        trace of `trace_context` (`traceparent` and `tracestate`, as OpenTelemetry injects them); in
-        a handler in that of its own run, unless another one or `{}` is given.
-
-        run = client.jobs.trigger("report", payload={"day": "2026-11-18"})
-        print(run.result(timeout=60))
-        """
-        trigger = trigger_of(
-            job, payload=payload, priority=priority, queue=queue, due=due, force=force,
-            if_running=if_running, unique_key=unique_key, when_taken=when_taken, hold=hold,
-            concurrency_key=concurrency_key, labels=labels,
-            trace_context=current_trace() if trace_context is None else trace_context,
-        )  # fmt: skip
-        request = single_request(trigger, self._namespace(options))
-        return Run(self._client, self._send(request, run_pb2.Run, options))
-
-    def trigger_many(
-        self, triggers: Iterable[job_pb2.Trigger], **options: Unpack[Writing]
-    ) -> Sequence[job_pb2.TriggerResult]:
-        """Start many runs by hand, a thousand in each call; what became of each, in their order.
-
-        A refused one does not stop the others.
-
-        names = ["anna", "ben"]
-        client.jobs.trigger_many(trigger_of("mail", payload={"to": name}) for name in names)
-        """
-        requests = trigger_requests(
-            triggers, self._namespace(options), options.pop("request_id", "")
-        )
-        results: list[job_pb2.TriggerResult] = []
-        for request in requests:
-            answer = self._send(request, job_pb2.TriggerJobsResponse, options)
-            results.extend(answer.results)
-        return results
 
     def backfill(
         self,
@@ -217,97 +180,41 @@ class Jobs(Service):
         runs_per_minute: int = 0,
         **options: Unpack[Writing],
     ) -> job_pb2.BackfillJobResponse:
-        """Run the scheduled times of a past range that have not run, at a rate.
+        """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
+        REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody
+        skipped or moved to an instant to come, or that wait for their run already. What it runs
+        does not count towards `max_runs`, nor does that limit it.
 
         client.jobs.backfill("report", monday, tuesday, runs_per_minute=10)
         """
         request = made(
-            job_pb2.BackfillJobRequest, job=job, from_time=timestamp(start), to_time=timestamp(end),
+            job_pb2.BackfillJobRequest,
+            job=job,
+            from_time=timestamp(start),
+            to_time=timestamp(end),
             runs_per_minute=runs_per_minute,
-        )  # fmt: skip
+        )
         return self._send(request, job_pb2.BackfillJobResponse, options)
 
     def drop_backlog(self, job: str, **options: Unpack[Writing]) -> job_pb2.DropBacklogResponse:
-        """Give up the missed scheduled times that still wait for their run.
+        """Give up the missed scheduled times of a job that still wait for their run, after an
+        outage or by a backfill: their outcome is MISSED; what a backfill was to run keeps the
+        outcome it had. Runs that are there already go on. Does nothing when none wait.
 
         print(client.jobs.drop_backlog("report").dropped)
         """
-        request = job_pb2.DropBacklogRequest(job=job)
+        request = made(job_pb2.DropBacklogRequest, job=job)
         return self._send(request, job_pb2.DropBacklogResponse, options)
-
-    def skip(self, job: str, scheduled: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
-        """Leave one future occurrence out.
-
-        client.jobs.skip("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
-        """
-        return self._edit(job, scheduled, "skip", None, options)
-
-    def move(
-        self, job: str, scheduled: datetime, to: datetime, **options: Unpack[Writing]
-    ) -> job_pb2.Job:
-        """Make one future occurrence due at another instant.
-
-        client.jobs.move("report", eight, nine)
-        """
-        return self._edit(job, scheduled, "move", to, options)
-
-    def add(self, job: str, scheduled: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
-        """Add an occurrence that no schedule names.
-
-        client.jobs.add("report", datetime(2026, 12, 31, 23, tzinfo=UTC))
-        """
-        return self._edit(job, scheduled, "add", None, options)
 
     def revert(self, job: str, scheduled: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
         """Take back what skip, move or add have said about an occurrence.
 
         client.jobs.revert("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
         """
-        request = job_pb2.RevertOccurrenceRequest(job=job, scheduled_time=timestamp(scheduled))
-        return self._send(request, job_pb2.Job, options)
-
-    def preview(
-        self,
-        job: str = "",
-        *,
-        schedule: When | Sequence[When] = (),
-        zone: str = "",
-        start: datetime | None = None,
-        count: int = 5,
-        **options: Unpack[ReadOptions],
-    ) -> job_pb2.PreviewScheduleResponse:
-        """The next scheduled times of a job, or of schedules that no job has yet.
-
-        for occurrence in client.jobs.preview(schedule=cron("@daily")).occurrences:
-            print(occurrence.local_time)
-        """
         request = made(
-            job_pb2.PreviewScheduleRequest, job=job, from_time=timestamp(start), count=count
+            job_pb2.RevertOccurrenceRequest, job=job, scheduled_time=timestamp(scheduled)
         )
-        if schedule:
-            spec = build("preview", "", {"schedule": schedule, "zone": zone})[0].spec
-            request.schedules.extend(spec.schedules)
-            request.timing.CopyFrom(spec.timing)
-        return self._send(request, job_pb2.PreviewScheduleResponse, options)
-
-    def import_(
-        self, jobs: Iterable[job_pb2.Job], *, replace: bool = False, **options: Unpack[Writing]
-    ) -> Sequence[job_pb2.ImportResult]:
-        """Create many jobs, and with `replace` change those that are there; what became of each.
-
-        Jobs that name no namespace go into the client's. A refused job does not stop the others.
-
-        results = client.jobs.import_([job_of("a", handler="x"), job_of("b", handler="x")])
-        """
-        requests = import_requests(
-            jobs, replace=replace, namespace=self._namespace(options),
-            request_id=options.pop("request_id", ""),
-        )  # fmt: skip
-        results: list[job_pb2.ImportResult] = []
-        for request in requests:
-            answer = self._send(request, job_pb2.ImportJobsResponse, options)
-            results.extend(answer.results)
-        return results
+        return self._send(request, job_pb2.Job, options)
 
     def history(
         self,
@@ -317,14 +224,15 @@ class Jobs(Service):
         limit: int | None = None,
         **options: Unpack[ReadOptions],
     ) -> Iterator[Run]:
-        """The runs of a job, newest scheduled time first, those under way included.
+        """The runs of a job by scheduled time, newest first, those under way included. Filter
+        fields: `state`, `scheduled_time`, `outcome`, and as in ListRuns `cause`, `kind`, `error`,
+        `warning`, `end_time`, `last_worker`, `unique_key`, `attempt`.
 
         for run in client.jobs.history("report", "state=FAILED", limit=10):
             print(run.id, run.message.error.message)
         """
-        request = job_pb2.ListJobHistoryRequest(job=job, filter=filter)
-        for run in self._items(request, "runs", limit, options):
-            yield Run(self._client, run)
+        request = made(job_pb2.ListJobHistoryRequest, job=job, filter=filter)
+        return self._runs(request, limit, options)
 
     def ledger(
         self,
@@ -335,13 +243,17 @@ class Jobs(Service):
         limit: int | None = None,
         **options: Unpack[ReadOptions],
     ) -> Iterator[run_pb2.LedgerEntry]:
-        """What became of each scheduled time of a job, newest first.
+        """The firing ledger of a job, newest first: what became of each scheduled time, those
+        that became no run included.
 
         for entry in client.jobs.ledger("report"):
             print(entry.scheduled_time, entry.outcome)
         """
-        request = job_pb2.ListJobLedgerRequest(
-            job=job, from_time=timestamp(start), to_time=timestamp(end)
+        request = made(
+            job_pb2.ListJobLedgerRequest,
+            job=job,
+            from_time=timestamp(start),
+            to_time=timestamp(end),
         )
         return self._items(request, "entries", limit, options)
 
@@ -352,13 +264,14 @@ class Jobs(Service):
         end: datetime | None = None,
         **options: Unpack[ReadOptions],
     ) -> job_pb2.AuditJobResponse:
-        """Compare the ledger of a job with the scheduled times computed anew, and with what each
-        should have become. `findings` says what is wrong or cannot be judged, and why.
+        """The firing ledger of a job, compared with the scheduled times computed anew from its
+        schedules, and with the outcome that each should have by the job's policies; and whether
+        what somebody asked for has a run.
 
         assert client.jobs.audit("report").sound
         """
-        request = job_pb2.AuditJobRequest(
-            job=job, from_time=timestamp(start), to_time=timestamp(end)
+        request = made(
+            job_pb2.AuditJobRequest, job=job, from_time=timestamp(start), to_time=timestamp(end)
         )
         return self._send(request, job_pb2.AuditJobResponse, options)
 
@@ -367,25 +280,28 @@ class Jobs(Service):
 
         print(client.jobs.explain("report").summary)
         """
-        request = job_pb2.ExplainJobRequest(job=job)
+        request = made(job_pb2.ExplainJobRequest, job=job)
         return self._send(request, run_pb2.Explanation, options)
+
+    def outcomes(
+        self, jobs: Sequence[str], *, count: int = 0, **options: Unpack[ReadOptions]
+    ) -> job_pb2.GetOutcomesResponse:
+        """Get how the last runs of some jobs ended, for lists of jobs: in the order of the
+        request; those that are not there are left out.
+
+        for one in client.jobs.outcomes(["report", "invoices"], count=5).jobs:
+            print(one)
+        """
+        request = made(job_pb2.GetOutcomesRequest, jobs=texts(jobs, "jobs"), count=count)
+        return self._send(request, job_pb2.GetOutcomesResponse, options)
 
     def forecast(
         self, ahead: Length | None = None, **options: Unpack[ReadOptions]
     ) -> job_pb2.ForecastFiringsResponse:
-        """Firings per minute of the time ahead (an hour), over all jobs of the namespace.
+        """Firings per minute of the coming hours, over the jobs of a namespace, from at most
+        100,000 jobs.
 
         print(max(minute.firings for minute in client.jobs.forecast().minutes))
         """
-        request = job_pb2.ForecastFiringsRequest(ahead=duration(ahead))
+        request = made(job_pb2.ForecastFiringsRequest, ahead=duration(ahead))
         return self._send(request, job_pb2.ForecastFiringsResponse, options)
-
-    def _edit(
-        self, job: str, scheduled: datetime, kind: str, to: datetime | None, options: Writing
-    ) -> job_pb2.Job:
-        edit = schedule_pb2.OccurrenceEdit(
-            scheduled_time=timestamp(scheduled), moved_to=timestamp(to),
-            kind=choice(schedule_pb2.OccurrenceEdit.Kind, "KIND_", kind),
-        )  # fmt: skip
-        request = job_pb2.EditOccurrenceRequest(job=job, edit=edit)
-        return self._send(request, job_pb2.Job, options)

@@ -1,21 +1,49 @@
-# Made from aio/secret.py by generate.py; write there.
-"""Secrets for the targets of jobs: they go in, and come out for the leases of workers alone."""
+# Made from aio/settings_by_hand.py by calls/generate.py; write there.
+"""The calls of queues and secrets that have words of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Unpack
 
-from ....proto.v1 import secret_pb2
-from ...sdk.options import EachCall, ReadOptions, Writing
+from ....proto.v1 import queue_pb2, secret_pb2
+from ...sdk.options import EachCall, Writing
+from ...sdk.ranges import put
 from ...sdk.values import words
 from .service import Service
 
-Secret = secret_pb2.Secret
+
+class QueuesByHand(Service):
+    """Beside what the contracts say by themselves."""
+
+    def update(
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = None,
+        rate: int | None = None,
+        burst: int | None = None,
+        etag: str = "",
+        **options: Unpack[Writing],
+    ) -> queue_pb2.Queue:
+        """Change limits; None leaves one as it is, 0 takes it away.
+
+        client.queues.update("mail", concurrency=10, rate=100)
+        """
+        limits = {"concurrency": concurrency, "rate": rate, "burst": burst}
+        wanted = queue_pb2.Queue(namespace=self._namespace(options), name=queue, etag=etag)
+        request = queue_pb2.UpdateQueueRequest(queue=wanted)
+        for name, value in limits.items():
+            if value is not None:
+                put(request.queue, name, value)
+                request.update_mask.paths.append(name)
+        if not request.update_mask.paths:
+            raise ValueError(f"no limit of the queue {queue!r} is given")
+        return self._send(request, queue_pb2.Queue, options)
 
 
-class Secrets(Service):
-    """Secrets for the targets of jobs, which name them as `secret://NAME`."""
+class SecretsByHand(Service):
+    """Beside what the contracts say by themselves."""
 
     def put(
         self,
@@ -25,42 +53,17 @@ class Secrets(Service):
         labels: Mapping[str, str] | None = None,
         etag: str = "",
         **options: Unpack[Writing],
-    ) -> Secret:
+    ) -> secret_pb2.Secret:
         """Create or replace one, labels included; without a value it keeps the one it has.
 
         client.secrets.put("api-key", os.environ["API_KEY"])
         """
-        wanted = Secret(
+        wanted = secret_pb2.Secret(
             namespace=self._namespace(options), name=name, labels=words(labels or {}, "labels"),
             etag=etag,
         )  # fmt: skip
         request = secret_pb2.PutSecretRequest(secret=wanted, value=value)
-        return self._send(request, Secret, options)
-
-    def get(self, name: str, **options: Unpack[ReadOptions]) -> Secret:
-        """What is known of one; its value is never shown.
-
-        print(client.secrets.get("api-key").update_time)
-        """
-        return self._send(secret_pb2.GetSecretRequest(secret=name), Secret, options)
-
-    def list(self, *, limit: int | None = None, **options: Unpack[ReadOptions]) -> Iterator[Secret]:
-        """List them by name.
-
-        for secret in client.secrets.list():
-            print(secret.name)
-        """
-        return self._items(secret_pb2.ListSecretsRequest(), "secrets", limit, options)
-
-    def delete(
-        self, name: str, *, etag: str = "", force: bool = False, **options: Unpack[Writing]
-    ) -> None:
-        """Delete one; with `force` also while jobs name it, whose attempts then fail.
-
-        client.secrets.delete("api-key")
-        """
-        request = secret_pb2.DeleteSecretRequest(secret=name, etag=etag, force=force)
-        self._send(request, secret_pb2.DeleteSecretResponse, options)
+        return self._send(request, secret_pb2.Secret, options)
 
     def rekey(self, **options: Unpack[Writing]) -> secret_pb2.RekeySecretsResponse:
         """Encrypt all secrets of the cluster under the leader's first key; the sums of all steps.

@@ -1,0 +1,60 @@
+# Made from the contracts and catalog.toml by generate.py; write there.
+"""Access tokens and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Unpack
+
+from ....proto.v1 import access_pb2
+from ...sdk.options import EachCall, ReadOptions, Writing
+from ...sdk.ranges import made
+from .cluster_by_hand import AsyncAccessByHand
+
+
+class AsyncAccess(AsyncAccessByHand):
+    """Access tokens and the audit log."""
+
+    async def whoami(self, **options: Unpack[EachCall]) -> access_pb2.Caller:
+        """Who am I, and what may I do? Whoever is known may ask, with any role, and any node
+        answers from what it has applied.
+
+        print((await client.access.whoami()).name)
+        """
+        request = access_pb2.WhoAmIRequest()
+        return await self._send(request, access_pb2.Caller, options)
+
+    def list_tokens(
+        self, *, limit: int | None = None, **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[access_pb2.AccessToken]:
+        """The access tokens by name, without their secrets.
+
+        async for token in client.access.list_tokens():
+            print(token.name)
+        """
+        request = access_pb2.ListAccessTokensRequest()
+        return self._items(request, "access_tokens", limit, options)
+
+    async def revoke_token(self, name: str, **options: Unpack[Writing]) -> None:
+        """It is not valid from now on; streams that were opened with it, and calls that wait
+        (Lease, WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin
+        for all namespaces without an end stays: else nobody could make others, or the cluster
+        would open to everybody. Create another such one first.
+
+        await client.access.revoke_token("ci")
+        """
+        request = made(access_pb2.RevokeAccessTokenRequest, access_token=name)
+        await self._send(request, access_pb2.RevokeAccessTokenResponse, options)
+
+    def records(
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[ReadOptions]
+    ) -> AsyncIterator[access_pb2.AuditRecord]:
+        """Who changed what, newest first; what changed all namespaces (RestoreBackup,
+        SetStateTime) stands in the log of each. Filter fields: `actor`, `method`, `subject`,
+        `time`.
+
+        async for record in client.access.records("subject=job/report"):
+            print(record.time, record.actor, record.method, record.change)
+        """
+        request = made(access_pb2.ListAuditRecordsRequest, filter=filter)
+        return self._items(request, "records", limit, options)

@@ -1,0 +1,21 @@
+# Made from aio/runs_by_hand.py by calls/generate.py; write there.
+"""The call of runs that waits."""
+
+from __future__ import annotations
+
+from ....proto.v1 import run_pb2
+from .run import Run
+from .service import Service
+
+
+class RunsByHand(Service):
+    """Beside what the contracts say by themselves."""
+
+    def wait(self, run: str, timeout: float | None = None, *, namespace: str | None = None) -> Run:
+        """Wait until a run has ended; RunNotEnded if it has not within `timeout` seconds.
+
+        run = client.runs.wait("report.17.1763456400000", 60)
+        """
+        whose = self._client.namespace if namespace is None else namespace
+        unseen = run_pb2.Run(id=run, namespace=whose)
+        return Run(self._client, unseen).wait(timeout)
