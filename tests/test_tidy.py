@@ -38,6 +38,8 @@ SHUT_TO_RULES = {
     "asyncio", "logging", "multiprocessing", "os", "pickle", "random", "secrets", "socket",
     "subprocess", "threading", "time", "uuid",
 }  # fmt: skip
+# Where a client starts a cluster beside it.
+CLIENT_STARTS = ("client/dev/", "client/testing/")
 # The exceptions: the store talks to a disk, and the benchmarks are programs around the rules.
 RULES_RIM = (
     "statemachine/core/rocks_store.py",
@@ -49,13 +51,19 @@ CLOCK_CALLS = {"now", "utcnow", "today"}
 LINES_PER_FUNCTION_MAX = 70
 LINES_PER_FILE_MAX = 400
 SHORT_FILES = ("cluster/node/", "cluster/api/", "cluster/ops/", "chaos/")
-# Packages in their order: each knows those before it. The files beside them know all.
+# Packages in their order: each knows those before it, and files that are named count as packages.
+# "" stands for what a folder itself offers by name. The files beside them know all.
 ORDER = {
     "statemachine": (
         "core", "schedule", "model", "tenants", "occurrences", "runs", "flows", "firing", "calls",
         "reads", "selfcheck",
     ),
     "cluster": ("local", "raft", "node", "api", "ops"),
+    "client": ("sdk", "calls", "worker", "app", "", "testing", "gateway", "dev", "cli"),
+    "client/cli": (
+        "messages", "times", "payloads", "render", "exits", "settings", "connectivity", "paste",
+        "refused", "session", "lazy", "options", "names", "input", "commands",
+    ),
 }  # fmt: skip
 
 # Classes that bear the name of another one: the two ends of one protocol, a record of the rules and
@@ -103,31 +111,44 @@ def wrong_order(files: Iterator[Source]) -> list[str]:
     """A package knows only those before it."""
     return [
         f"{name}:{line}: {here} may not import {there}, which stands behind it"
-        for package, name, tree in files
+        for _, name, tree in files
+        for folder, order in ORDER.items()
+        if name.startswith(f"{folder}/")
+        for here in [name[len(folder) + 1 :].split("/")[0].removesuffix(".py")]
+        if here in order
         for line, target in imports(name, tree)
-        if target[:2] == ["raftsched", package] and package in ORDER
-        for here, there in [(name.split("/")[1], target[2])]
-        if here in ORDER[package] and place(package, there) > place(package, here)
+        for there in below(folder, target)[:1]
+        if place(order, there) > place(order, here)
     ]
 
 
-def place(package: str, name: str) -> int:
-    order = ORDER[package]
+def below(folder: str, target: list[str]) -> list[str]:
+    """What is imported, as it is named within a folder; nothing if it is elsewhere."""
+    parts = ["raftsched", *folder.split("/")]
+    return target[len(parts) :] if target[: len(parts)] == parts else []
+
+
+def place(order: tuple[str, ...], name: str) -> int:
+    if name not in order and "" in order:
+        name = ""
     return order.index(name) if name in order else len(order)
 
 
 def closed_doors(files: Iterator[Source]) -> list[str]:
     """Others may use what the docstring of a package lists, and nothing behind it."""
     return [
-        f"{name}:{line}: {'/'.join(target[1:3])} does not offer {target[3]} to others"
+        f"{name}:{line}: {folder}/{package} does not offer {inside[0]} to others"
         for _, name, tree in files
         for line, target in imports(name, tree)
-        if len(target) > 3 and target[0] == "raftsched" and target[2] in ORDER.get(target[1], ())
-        and not name.startswith(f"{target[1]}/{target[2]}/")
-        and target[3] not in offered(f"{target[1]}/{target[2]}")
+        for folder, order in ORDER.items()
+        for package, *inside in [below(folder, target)[:2] or [""]]
+        if inside and package in order and (ROOT / folder / package).is_dir()
+        and not name.startswith(f"{folder}/{package}/")
+        and inside[0] not in offered(f"{folder}/{package}")
     ]  # fmt: skip
 
 
+@cache
 def offered(package: str) -> list[str]:
     text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
     return [line[2:].split(":")[0] for line in text.splitlines() if line.startswith("* ")]
@@ -193,6 +214,17 @@ def hashes(tree: ast.Module) -> Iterator[ast.Call]:
                 yield node
 
 
+def wrong_starters(files: Iterator[Source]) -> list[str]:
+    """Of a client's code only what is for one machine starts a server."""
+    return [
+        f"{name}:{line}: {' or '.join(CLIENT_STARTS)} start a cluster, and nothing else of a client"
+        for package, name, tree in files
+        if package == "client" and not name.startswith(CLIENT_STARTS)
+        for line, target in imports(name, tree)
+        if target[:3] == ["raftsched", "cluster", "local"]
+    ]
+
+
 def other_starters(files: Iterator[Source]) -> list[str]:
     """A node as a process is started in one way, by what `cluster/local/` makes of its command."""
     return [
@@ -240,7 +272,7 @@ def long_files(files: Iterator[Source]) -> list[str]:
 
 RULES = [
     wrong_directions, wrong_order, closed_doors, absolute_imports, wrong_doors, worldly_rules,
-    other_starters, long_functions, names_of_two_classes, long_files,
+    wrong_starters, other_starters, long_functions, names_of_two_classes, long_files,
 ]  # fmt: skip
 
 
@@ -256,6 +288,12 @@ PLANTED = [
     (wrong_directions, "client/x.py", "from ..cluster import main"),
     (wrong_order, "cluster/local/x.py", "from ..raft import disk"),
     (closed_doors, "client/x.py", "from ..cluster.local import launch"),
+    (wrong_order, "client/sdk/x.py", "from ..calls.blocking import client"),
+    (wrong_order, "client/worker/x.py", "from .. import Client"),
+    (wrong_order, "client/cli/render/x.py", "from ..session import Invocation"),
+    (closed_doors, "client/gateway/x.py", "from ..sdk import connections"),
+    (closed_doors, "client/cli/input/x.py", "from ..render import secret_door"),
+    (wrong_starters, "client/sdk/x.py", "from ...cluster.local import nodes"),
     (wrong_directions, "statemachine/x.py", "from raftsched.client import errors"),
     (wrong_order, "statemachine/runs/x.py", "from ..calls import jobs"),
     (wrong_order, "statemachine/core/x.py", "from ..machine import decide"),

@@ -1,1 +1,7 @@
-"""The typed calls, by service: `aio/` is written, `blocking/` is made from it."""
+"""The typed calls, by service: `client.jobs.create` and the others.
+
+Others may use:
+
+* aio: those of `AsyncClient`.
+* blocking: those of `Client`, made from them.
+"""

@@ -25,7 +25,7 @@ CHANGES = (
     (r"\baclosing\b", "closing"),
     (r"\basync (def|for|with) ", r"\1 "),
     (r"\bawait ", ""),
-    (r"\basync_(caller|connections)\b", r"\1"),
+    (r"\basync_(core|connections)\b", r"\1"),
     (r"\b__a(enter|exit)__", r"__\1__"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"The asynchronous client", "The blocking client"),
@@ -46,7 +46,7 @@ def made() -> dict[Path, str]:
     by_hand = [path for path in sorted(AIO.glob("*.py")) if _is_by_hand(path)]
     sources = {BLOCKING / path.name: path.read_text() for path in by_hand}
     sources |= {BLOCKING / path.name: text for path, text in found.items()}
-    sources[SDK / "caller.py"] = (SDK / "async_caller.py").read_text()
+    sources[SDK / "core.py"] = (SDK / "async_core.py").read_text()
     blocking = {path: _blocking(text, path) for path, text in sources.items()}
     blocking[BLOCKING / "__init__.py"] = INIT
     return found | _formatted(blocking)
@@ -63,7 +63,7 @@ def _blocking(text: str, path: Path) -> str:
     text = _without_groups(text)
     for pattern, other in CHANGES:
         text = re.sub(pattern, other, text)
-    source = "async_caller.py" if path.name == "caller.py" else f"aio/{path.name}"
+    source = "async_core.py" if path.name == "core.py" else f"aio/{path.name}"
     return NOTE.format(source=source) + text
 
 

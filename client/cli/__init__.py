@@ -1,7 +1,9 @@
 """The `raftsched` command.
 
 It must answer `--help` at once, so nothing here may import gRPC or RocksDB before a sub-command
-needs it; `tests/client/test_cli.py` holds that.
+needs it; `tests/client/test_cli.py` holds that. Others may use:
+
+* lazy: commands that are loaded when they are called, and the way every command ends.
 """
 
 from __future__ import annotations

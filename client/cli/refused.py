@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..sdk import errors
 from .exits import NO_LEADER, Exit, Trouble
@@ -17,7 +17,7 @@ from .render.clean import echo
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from .session import Invocation
+    from .. import Client
 
 # The first that fits counts.
 EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
@@ -105,8 +105,24 @@ NO_TRUST = (
 NO_SERVER = "raftsched doctor\nraftsched dev"
 
 
+class RefusedCommand(Protocol):
+    """The command that was refused, as far as it matters here."""
+
+    debug: bool
+    namespace: str
+    base_id: str
+    stale: bool
+    may_be_stale: bool
+
+    @property
+    def endpoints(self) -> str: ...
+
+    @property
+    def client(self) -> Client: ...
+
+
 @contextmanager
-def refusals(session: Invocation, doing: str) -> Iterator[None]:
+def refusals(session: RefusedCommand, doing: str) -> Iterator[None]:
     """Turn what the SDK raises into the end of the command."""
     try:
         yield
@@ -117,7 +133,7 @@ def refusals(session: Invocation, doing: str) -> Iterator[None]:
         raise trouble(session, error, doing) from error
 
 
-def trouble(session: Invocation, error: errors.RaftschedError, doing: str) -> Trouble:
+def trouble(session: RefusedCommand, error: errors.RaftschedError, doing: str) -> Trouble:
     code = next((exit for kind, exit in EXITS if isinstance(error, kind)), Exit.FAILED)
     what = f"cannot {doing}"
     if isinstance(error, errors.OutcomeUnknown):
@@ -139,7 +155,7 @@ def trouble(session: Invocation, error: errors.RaftschedError, doing: str) -> Tr
     return Trouble(what, why, _then(session, error), code)
 
 
-def leaderless(session: Invocation, what: str, code: Exit) -> Trouble:
+def leaderless(session: RefusedCommand, what: str, code: Exit) -> Trouble:
     """Nothing was done, as no node knows whom to ask."""
     wants_fresh = session.may_be_stale and not session.stale
     stale = "the same with --stale, which reads what a node has\n" if wants_fresh else ""
@@ -150,7 +166,7 @@ def leaderless(session: Invocation, what: str, code: Exit) -> Trouble:
     )  # fmt: skip
 
 
-def _then(session: Invocation, error: errors.RaftschedError) -> str:
+def _then(session: RefusedCommand, error: errors.RaftschedError) -> str:
     if isinstance(error, errors.OutcomeUnknown) and session.base_id:
         return f"the same command with --request-id {session.base_id}, which does it once"
     if error.reason == "IN_USE" and error.values.get("kind") == "namespace":
@@ -169,7 +185,7 @@ def _then(session: Invocation, error: errors.RaftschedError) -> str:
     return ""
 
 
-def _own_namespace(session: Invocation) -> str:
+def _own_namespace(session: RefusedCommand) -> str:
     """The one namespace that the caller has, where the command named none; else nothing."""
     if session.values["namespace"].origin != "default":
         return ""
@@ -187,7 +203,7 @@ class _Known(dict[str, str]):
         return key.upper()
 
 
-def _near(session: Invocation, error: errors.RaftschedError) -> str:
+def _near(session: RefusedCommand, error: errors.RaftschedError) -> str:
     """A name like the one that was not found; nothing when the cluster does not tell in time."""
     kind = NEAR[error.reason]
     wrong = error.values.get(kind, "")
@@ -201,7 +217,7 @@ def _near(session: Invocation, error: errors.RaftschedError) -> str:
     return next(iter(get_close_matches(wrong, names, n=1)), "")
 
 
-def _list_of(session: Invocation, kind: str, wrong: str) -> Message:
+def _list_of(session: RefusedCommand, kind: str, wrong: str) -> Message:
     namespace, size = session.namespace, NEAR_PAGE
     match kind:
         case "job":

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...cluster.local.nodes import Address, names_of
-from ...cluster.local.ports import LOOPBACK, NoPorts, is_free
+from ...cluster.local.ports import LOOPBACK, is_free
+from ...cluster.local.ports import NoPorts as NoPorts
 
 STEP = 100
 PORT_MAX = 65_535

@@ -2,11 +2,13 @@
 
     a request ──► server: connections, their limits ──► app: manners of HTTP ──► routes: which call
                                                                                      │
-    an answer ◄── answers, problems, streams ◄── AsyncCaller ◄── transcode: the request message
+    an answer ◄── answers, problems, streams ◄── AsyncClientCore ◄── transcode: the request message
 
-* routes: the table of paths, made from the annotations of the contracts.
-* fields, transcode: from path, query and body to the request of a call, all faults at once.
-* plain: the short form of a job that people type first.
-* problems, answers, streams: what is sent back.
-* app, server: one request; the port. room: how much there is of what is bounded.
+Others may use:
+
+* config: its settings and limits.
+* app: one request: from HTTP to a call, and back.
+* server: the port, and how many connections it may have.
+* wire: trusted proxies, and a path in front of all others.
+* fetch: asks a provider of identities.
 """

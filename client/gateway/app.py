@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...proto.contract import method_of
 from ...proto.v1 import access_pb2, cluster_pb2, common_pb2
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from ..sdk.course import WAITING, asked_wait
 from ..sdk.errors import RaftschedError
 from ..sdk.links import Answer
@@ -48,7 +48,9 @@ OF_THE_NODE = frozenset({"GetClusterStatus", "GetFigures"})
 class Gateway:
     """An application as ASGI has it."""
 
-    def __init__(self, client: AsyncCaller, strangers: AsyncCaller, settings: Settings) -> None:
+    def __init__(
+        self, client: AsyncClientCore, strangers: AsyncClientCore, settings: Settings
+    ) -> None:
         """`strangers` carries the calls of whoever shows no token: their connection may be broken
         off for what they do, and others' must not."""
         self._client, self._strangers, self._settings = client, strangers, settings
@@ -201,7 +203,7 @@ class Gateway:
                 exchange, SESSION_BYTES, keep, lambda: self._check_caller(exchange)
             )
 
-    def _caller(self, token: str) -> AsyncCaller:
+    def _caller(self, token: str) -> AsyncClientCore:
         return self._client if token else self._strangers
 
     async def _answer(

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ...proto.v1 import event_pb2
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from . import streams
 
 # What a watcher may leave unread before it gets a stream of its own.
@@ -30,7 +30,7 @@ class SharedStreams:
         self._open: dict[Key, SharedStream] = {}
 
     async def messages(
-        self, client: AsyncCaller, request: Any, token: str, timeout: float
+        self, client: AsyncClientCore, request: Any, token: str, timeout: float
     ) -> AsyncGenerator[Any, None]:
         """As streams.messages; shared where it begins now."""
         if request.HasField("after"):

@@ -20,7 +20,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from ...proto.v1 import event_pb2
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from ..sdk.errors import FieldFault, RaftschedError, Unavailable
 from ..sdk.values import revision
 from .as_json import as_json
@@ -58,7 +58,7 @@ def has_place(request: Any) -> bool:
     return "after" in request.DESCRIPTOR.fields_by_name and request.HasField("after")
 
 
-async def check_place(client: AsyncCaller, request: Any, token: str, named: str) -> None:
+async def check_place(client: AsyncClientCore, request: Any, token: str, named: str) -> None:
     """Refuse a place that has not come yet, at which a stream would wait in silence."""
     asked = event_pb2.ListEventsRequest(
         namespace=request.namespace, filter=request.filter, after=request.after, page_size=1
@@ -73,7 +73,7 @@ async def check_place(client: AsyncCaller, request: Any, token: str, named: str)
 
 
 async def messages(
-    client: AsyncCaller, request: Any, token: str, timeout: float
+    client: AsyncClientCore, request: Any, token: str, timeout: float
 ) -> AsyncGenerator[Any, None]:
     """What the cluster sends, beyond the end of a node if the stream says how far it is."""
     resumes = "after" in request.DESCRIPTOR.fields_by_name

@@ -13,7 +13,7 @@ import grpc.aio
 
 from ...proto.contract import Next, method_of
 from ...proto.v1 import worker_pb2
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from ..sdk.backoff import backoff
 from ..sdk.endpoints import Endpoints
 from ..sdk.errors import RaftschedError
@@ -75,7 +75,7 @@ class Pauses:
 class Streams:
     """Connects, reads, writes, ticks. What it means is the session's to say."""
 
-    def __init__(self, client: AsyncCaller, session: Session) -> None:
+    def __init__(self, client: AsyncClientCore, session: Session) -> None:
         self._client = client
         self._session = session
         self._runner: Runner | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2 import Lease
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from ..sdk.errors import ClusterError, RaftschedError
 from .outcomes import AttemptFailed, Released
 
@@ -19,7 +19,7 @@ KINDS = {"SECRET_NOT_FOUND": "secret.missing", "SECRET_KEY_MISSING": "secret.key
 class LeaseSecrets:
     """The secrets of leases that one worker holds."""
 
-    def __init__(self, client: AsyncCaller, worker: Callable[[], str]) -> None:
+    def __init__(self, client: AsyncClientCore, worker: Callable[[], str]) -> None:
         self._client, self._worker = client, worker
 
     async def fetch(self, lease: Lease) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from typing import TypedDict, TypeVar, overload
 
 from ...cluster.local.systemd import give_signs, notify
 from ...proto.v1 import worker_pb2
-from ..sdk.async_caller import AsyncCaller
+from ..sdk.async_core import AsyncClientCore
 from ..sdk.links import Tls
 from ..sdk.values import texts, words
 from .connection import Streams
@@ -120,8 +120,8 @@ class Worker:
         """Take these nodes instead of those it was made with; before it serves. `insecure` lets a
         token go to other machines without TLS."""
         # What is wrong with them is said now.
-        AsyncCaller(endpoints, token=token, tls=tls, insecure=insecure)
-        self._connect: Callable[[], AsyncCaller] = lambda: AsyncCaller(
+        AsyncClientCore(endpoints, token=token, tls=tls, insecure=insecure)
+        self._connect: Callable[[], AsyncClientCore] = lambda: AsyncClientCore(
             endpoints, token=token, tls=tls, insecure=insecure
         )
 
@@ -229,7 +229,7 @@ class Worker:
 class _Service:
     """A worker while it serves."""
 
-    def __init__(self, worker: Worker, client: AsyncCaller, session: Session) -> None:
+    def __init__(self, worker: Worker, client: AsyncClientCore, session: Session) -> None:
         self._worker, self._client = worker, client
         self._session = session
         self._streams = Streams(client, session)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...sdk.async_caller import AsyncCaller
+from ...sdk.async_core import AsyncClientCore
 
 if TYPE_CHECKING:
     from .access import AsyncAccess
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .workers import AsyncWorkers
 
 
-class AsyncClient(AsyncCaller):
+class AsyncClient(AsyncClientCore):
     """Talks to a cluster from one asyncio loop. The same methods as Client, to be awaited.
 
     async with AsyncClient("node-1:7400,node-2:7400", namespace="shop") as client:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...sdk.caller import Caller
+from ...sdk.core import ClientCore
 
 if TYPE_CHECKING:
     from .access import Access
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .workers import Workers
 
 
-class Client(Caller):
+class Client(ClientCore):
     """Talks to a cluster, blocking the calling thread. Safe to share between threads.
 
     with Client("node-1:7400,node-2:7400", namespace="shop") as client:

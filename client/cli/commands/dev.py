@@ -39,9 +39,9 @@ def dev(folder: Path | None, nodes: str, port: int) -> None:
     Its lines and all that happens are shown until q, Ctrl-C or SIGTERM; then nothing is left
     behind. On a terminal, keys kill and revive nodes and move the leadership.
     """
-    from ....cluster.local.ports import NoPorts
     from ...dev import ports as found
     from ...dev.cluster import CannotStart, DevCluster
+    from ...dev.ports import NoPorts
 
     with _folder(folder) as (place, where):
         try:

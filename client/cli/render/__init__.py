@@ -1,1 +1,11 @@
-"""How messages, instants and errors look to a person, and to a program."""
+"""How messages, instants and errors look to a person, and to a program.
+
+Others may use:
+
+* clean: the one way by which text is printed.
+* terminal: the console of pages that are laid out.
+* output: lists and messages in each format.
+* formats: single values.
+* columns: which columns a list has.
+* describe: all fields of one message.
+"""

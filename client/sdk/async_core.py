@@ -1,6 +1,6 @@
 """A client without its typed calls: sends any request of the contracts, and says how it went.
 
-`caller.py`, for the blocking client, is made from this file by `calls/generate.py`: write here.
+`core.py`, for the blocking client, is made from this file by `calls/generate.py`: write here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .links import SILENCE_S, Answer, CallOptions, ClientLinks, Metadata, Tls
 from .refusals import FailedTry
 
 
-class AsyncCaller:
+class AsyncClientCore:
     """Knows the nodes of a cluster, asks the right one, and asks again where that can help."""
 
     def __init__(

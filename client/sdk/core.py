@@ -1,7 +1,7 @@
-# Made from async_caller.py by calls/generate.py; write there.
+# Made from async_core.py by calls/generate.py; write there.
 """A client without its typed calls: sends any request of the contracts, and says how it went.
 
-`caller.py`, for the blocking client, is made from this file by `calls/generate.py`: write here.
+`core.py`, for the blocking client, is made from this file by `calls/generate.py`: write here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .links import SILENCE_S, Answer, CallOptions, ClientLinks, Metadata, Tls
 from .refusals import FailedTry
 
 
-class Caller:
+class ClientCore:
     """Knows the nodes of a cluster, asks the right one, and asks again where that can help."""
 
     def __init__(
