@@ -135,3 +135,6 @@ def _at_front(data: bytes, form: bytes) -> int:
             return at + PART_MIN
         at = data.rfind(form[-PART_MIN:], 0, at + PART_MIN - 1)
     return 0
+
+
+NO_SECRETS = Redaction(())

@@ -13,8 +13,9 @@ from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop
 from . import outcomes
 from .context import Context, enter
+from .frames import merged
 from .outcomes import STOPPED, PermanentError, Released
-from .protocol import Session, merged
+from .protocol import Session
 from .threads import Mailbox, Threads
 
 FetchSecrets = Callable[[Lease], Awaitable[Mapping[str, str]]]

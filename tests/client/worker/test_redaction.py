@@ -10,9 +10,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from raftsched.client.worker.context import Context, RunLog
+from raftsched.client.worker.context import Context
 from raftsched.client.worker.outcomes import LOG_BYTES_MAX
 from raftsched.client.worker.redaction import LINES_MAX, Redaction
+from raftsched.client.worker.run_log import RunLog
 from raftsched.proto.v1 import common_pb2, run_pb2, worker_pb2
 
 VALUE = 'p"ss w/rd+ä&'

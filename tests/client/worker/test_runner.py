@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from raftsched.client.worker.protocol import PROGRESS_S, Session
+from raftsched.client.worker.outbox import PROGRESS_S
+from raftsched.client.worker.protocol import Session
 from raftsched.client.worker.runner import Runner
 from raftsched.proto.v1 import worker_pb2
 

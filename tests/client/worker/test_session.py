@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from raftsched.client.worker import answer_times, deadlines, outbox
+from raftsched.client.worker import frames as frames_within
 from raftsched.client.worker import protocol as rules
 from raftsched.client.worker.protocol import Orders, Session
 from raftsched.proto.v1 import worker_pb2
@@ -520,7 +522,7 @@ def test_deadlines_of_leases_that_ended_are_not_kept_for_long() -> None:
         talk.say()
         talk.ack(token)
 
-    assert len(talk.session._deadline_heap) <= rules.ITEMS_MAX + 1
+    assert len(talk.session._deadlines.heap) <= deadlines.STALE_MAX + 1
 
 
 def test_a_word_is_said_in_each_heartbeat_period(talk: Talk) -> None:
@@ -585,7 +587,7 @@ def test_a_server_that_always_answered_soon_is_left_soon_when_it_does_not(talk: 
     talk.succeed(1)
     talk.say()
 
-    assert not talk.pass_time(rules.PATIENCE_MIN_S - 0.1).reconnect
+    assert not talk.pass_time(answer_times.TIMEOUT_MIN_S - 0.1).reconnect
     assert talk.session.next_at() <= talk.now + 0.11
     assert talk.pass_time(0.2).reconnect
 
@@ -628,7 +630,7 @@ def test_quick_answers_to_reports_say_nothing_of_how_soon_a_beat_is_answered(tal
     talk.lease(100)
     talk.succeed(100)
     talk.say()
-    assert talk.pass_time(rules.PATIENCE_MIN_S + 0.1).reconnect
+    assert talk.pass_time(answer_times.TIMEOUT_MIN_S + 0.1).reconnect
 
 
 def test_others_are_asked_who_leads_while_an_answer_is_owed_and_the_stream_stays(
@@ -797,7 +799,7 @@ def test_no_frame_is_larger_than_three_mebibytes() -> None:
     frames = talk.say()
 
     assert results(frames) == list(range(200))
-    assert max(frame.ByteSize() for frame in frames) <= rules.FRAME_BYTES_MAX
+    assert max(frame.ByteSize() for frame in frames) <= frames_within.FRAME_BYTES_MAX
 
 
 def test_progress_is_gathered_and_the_newest_counts(talk: Talk) -> None:
@@ -810,7 +812,7 @@ def test_progress_is_gathered_and_the_newest_counts(talk: Talk) -> None:
     late = worker_pb2.ProgressReport(run="r-1", token=1, log_tail=b"log")
     talk.session.progress(late)
     talk.session.progress(worker_pb2.ProgressReport(run="r-1", token=1))
-    talk.now += rules.PROGRESS_S
+    talk.now += outbox.PROGRESS_S
 
     [frame] = talk.say()
 
