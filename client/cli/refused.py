@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from .. import Client
+    from .settings import Value
 
 # The first that fits counts.
 EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
@@ -108,6 +109,7 @@ NO_SERVER = "raftsched doctor\nraftsched dev"
 class RefusedCommand(Protocol):
     """The command that was refused, as far as it matters here."""
 
+    values: Mapping[str, Value]
     debug: bool
     namespace: str
     base_id: str

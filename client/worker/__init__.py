@@ -8,5 +8,6 @@ Others may use:
 * outcomes: what a handler may raise or return.
 * executors: handlers that are there already: HTTP, gRPC, shell.
 * runner: how a handler is called, for tests without a cluster.
+* redaction: takes secrets out of what is said.
 * connection: how a worker holds its stream, for programs that stand for many.
 """

@@ -288,7 +288,7 @@ def test_a_message_that_is_no_request_is_refused(stage: Stage, asker: Asker) -> 
 def test_a_connection_that_another_thread_let_go_is_made_again(stage: Stage) -> None:
     with Client(stage.endpoints) as client:
         client.call(create())
-        client._channels[stage.nodes[0].address].close()
+        client.connections._channels[stage.nodes[0].address].close()
 
         job = client.call(job_pb2.GetJobRequest(job="report"))
 

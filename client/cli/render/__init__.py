@@ -7,5 +7,6 @@ Others may use:
 * output: lists and messages in each format.
 * formats: single values.
 * columns: which columns a list has.
+* progress: how far something long is.
 * describe: all fields of one message.
 """

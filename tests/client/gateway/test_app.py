@@ -371,9 +371,9 @@ async def test_whoever_shows_no_token_has_connections_of_their_own(gateway: Serv
     """A node breaks one off on which too much comes and nobody says who calls."""
     client, strangers = gateway.clients
     await gateway.ask("GET", "/v1/jobs")
-    assert (len(client._channels), len(strangers._channels)) == (0, 1)
+    assert (len(client.connections._channels), len(strangers.connections._channels)) == (0, 1)
     await gateway.ask("GET", "/v1/jobs", Authorization="Bearer secret")
-    assert (len(client._channels), len(strangers._channels)) == (1, 1)
+    assert (len(client.connections._channels), len(strangers.connections._channels)) == (1, 1)
 
 
 async def test_the_log_shows_no_secrets(
