@@ -56,6 +56,12 @@ GONE_FROM_SERVER = {
 # By folder: what nobody says there any more. A word in small letters is looked for in names, which
 # are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
 GONE: dict[str, dict[str, str]] = {
+    "client": {
+        "tell": "notify, say, report",
+        "telling": "notifying",
+        "tells": "says",
+        "told": "notified, reported, given",
+    },
     "cluster/raft": {
         "Word": "NodeNotice",
         "founding": "bootstrap",

@@ -121,7 +121,7 @@ class DevCluster:
                 async for event in self.client.events.watch():
                     self.screen.event(event)
             except RaftschedError as error:
-                self.screen.line(f"no node tells what happens: {error}")
+                self.screen.line(f"no node says what happens: {error}")
                 await asyncio.sleep(1)
 
     async def _show_status(self) -> None:

@@ -110,7 +110,7 @@ class Screen:
         text = printable(text)
         if isinstance(said, dict) and "event" in said:
             wrong = said.get("level") in ("error", "critical")
-            text = self.paint(printable(_told(said)), "red" if wrong else None)
+            text = self.paint(printable(_sentence(said)), "red" if wrong else None)
         self.line(f"{prefix} {text}")
 
     def event(self, event: event_pb2.Event) -> None:
@@ -126,7 +126,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
-def _told(said: Mapping[str, Any]) -> str:
+def _sentence(said: Mapping[str, Any]) -> str:
     if said["event"] == "serves":
         return f"serves clients at {said.get('clients')}, machines at http://{said.get('http')}"
     others = "".join(f" {key}={value}" for key, value in said.items() if key not in KNOWN)

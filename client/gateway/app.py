@@ -249,7 +249,7 @@ class Gateway:
     async def _written(self, exchange: Exchange, binding: Binding, body: object) -> bytes:
         if not isinstance(body, Message) or (size := body.ByteSize()) <= BESIDE_BYTES:
             return written(body)
-        # Whoever does not read what it asked for keeps it here. What was changed is always told.
+        # Whoever does not read what it asked for keeps it here. What was changed is always said.
         hold = self._answers.taken if binding.call.harmless else self._answers.held
         exchange.held.enter_context(hold(exchange.address, size))
         return await asyncio.get_running_loop().run_in_executor(self._writing, written, body)

@@ -1,4 +1,4 @@
-"""What a gateway is told, with the limits that keep any one caller from taking all of it."""
+"""The settings of a gateway, with the limits that keep any one caller from taking all of it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Exchange:
     sent: int = 0
     call: str = ""
     reason: str = ""
-    # What the cluster says of its answer, and what a browser is told of any, as headers.
+    # What the cluster says of its answer, and what a browser learns of any, as headers.
     about: dict[str, str] = field(default_factory=dict)
     always: dict[str, str] = field(default_factory=dict)
     # What its answer takes of what is bounded, until it was read.

@@ -171,7 +171,7 @@ def _is_ip(name: str) -> bool:
 
 
 def check_origin(headers: Headers, settings: Settings) -> dict[str, str]:
-    """What to tell a browser of a page from elsewhere; refuses one that may not call."""
+    """What to say to a browser of a page from elsewhere; refuses one that may not call."""
     origin = headers.get("origin", "")
     if not origin or is_own(origin, headers):
         return {}

@@ -112,11 +112,11 @@ def tag_of(service: str) -> str:
 
 def operation(binding: Binding, name: str, schemas: Schemas) -> Json:
     call = binding.call
-    told = comment(f"{call.service}.{call.verb}")
+    text = comment(f"{call.service}.{call.verb}")
     made: Json = {
         "operationId": name, "tags": [tag_of(call.service)],
-        "summary": re.split(r"(?<=[.;:])\s", told, maxsplit=1)[0].rstrip(".;:"),
-        "description": told + needs(binding),
+        "summary": re.split(r"(?<=[.;:])\s", text, maxsplit=1)[0].rstrip(".;:"),
+        "description": text + needs(binding),
         "parameters": list(parameters(binding, schemas)),
         "responses": responses(binding, schemas),
     }  # fmt: skip
@@ -241,21 +241,21 @@ class Schemas:
         return {"type": "object", "description": comment(kind.full_name), "properties": fields}
 
     def _field(self, field: FieldDescriptor) -> Json:
-        told, choice = comment(field.full_name), field.containing_oneof
+        text, choice = comment(field.full_name), field.containing_oneof
         if choice is not None and len(choice.fields) > 1:
             others = ", ".join(one.json_name for one in choice.fields if one is not field)
-            told = f"{told} Instead of {others}.".strip()
-        made = self.value(field) | {"description": told}
+            text = f"{text} Instead of {others}.".strip()
+        made = self.value(field) | {"description": text}
         if is_secret(field):
             return made | {"writeOnly": True}
-        return made | {"readOnly": True} if told.startswith(OUTPUT) else made
+        return made | {"readOnly": True} if text.startswith(OUTPUT) else made
 
     def _enum(self, kind: EnumDescriptor) -> Json:
-        told = [comment(kind.full_name), ""]
+        text = [comment(kind.full_name), ""]
         scope = kind.full_name.rpartition(".")[0]
         values = {one.name: comment(f"{scope}.{one.name}") for one in kind.values}
-        told += [f"* `{name}`: {words}".rstrip(": ") for name, words in values.items()]
-        return {"type": "string", "description": "\n".join(told).strip(),
+        text += [f"* `{name}`: {words}".rstrip(": ") for name, words in values.items()]
+        return {"type": "string", "description": "\n".join(text).strip(),
                 "enum": [one.name for one in kind.values]}  # fmt: skip
 
 
@@ -264,8 +264,8 @@ def ref(name: str, place: str = "schemas") -> Json:
 
 
 def comment(name: str) -> str:
-    told = written(name)
-    return SHARED.get(name.rpartition(".")[2], told) if told == "See common.proto." else told
+    text = written(name)
+    return SHARED.get(name.rpartition(".")[2], text) if text == "See common.proto." else text
 
 
 def errors() -> Json:
@@ -287,8 +287,8 @@ def errors() -> Json:
     return {"Reason": known, "Error": error, "Problem": problem}
 
 
-def thing(told: str, **properties: Json) -> Json:
-    return {"type": "object", "description": told, "properties": properties}
+def thing(text: str, **properties: Json) -> Json:
+    return {"type": "object", "description": text, "properties": properties}
 
 
 TEXT: Json = {"type": "string"}
@@ -300,8 +300,8 @@ REFUSED: Json = {
     "content": {JSON: {"schema": ref("Error")}, PROBLEM: {"schema": ref("Problem")}},
 }
 HEADERS: Json = {
-    name: {"description": told, "schema": TEXT}
-    for name, told in {
+    name: {"description": text, "schema": TEXT}
+    for name, text in {
         "ETag": "Of what was answered; for If-Match.",
         "Location": "Where what was made stands.",
         "Raftsched-Revision": "What the answer is true at.",

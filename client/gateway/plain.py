@@ -3,7 +3,7 @@
     POST /api/v1/jobs
     {"name": "report", "cron": "0 9 * * *", "callback_url": "https://example.com/hook"}
 
-`POST /v1/jobs` takes it too: the fields tell which form is meant, and both at once are refused.
+`POST /v1/jobs` takes it too: the fields say which form is meant, and both at once are refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def with_contracts() -> Routes:
 
 
 def is_meant(binding: Binding, body: object) -> bool:
-    """Whether a job is made, and told in this form."""
+    """Whether a job is made, and said in this form."""
     if binding.call.verb != "CreateJob":
         return False
     return binding.plain or (isinstance(body, Mapping) and any(key in FIELDS for key in body))

@@ -98,7 +98,7 @@ class SharedStream:
     def __init__(self, source: AsyncGenerator[Any, None]) -> None:
         self._source = source
         self._watchers: set[Watcher] = set()
-        # Up to where all of them have been told.
+        # Up to where all of them have it.
         self._progress: Any = None
         self.task = asyncio.create_task(self._read(), name="shared-stream")
 
@@ -125,7 +125,7 @@ class SharedStream:
                 if len(self._watchers) > FEW:
                     await asyncio.sleep(GATHER_S)
                 ended = gather(message, coming)
-                self._tell(message)
+                self._send(message)
                 if ended:
                     break
             await filling
@@ -149,7 +149,7 @@ class SharedStream:
         if error is not None:
             raise error
 
-    def _tell(self, message: Any) -> None:
+    def _send(self, message: Any) -> None:
         self._progress = message.progress
         for watcher in [*self._watchers]:
             if not watcher.add(message):

@@ -202,10 +202,10 @@ def place_of(given: str) -> str:
 
 
 def shown(*, signed_in: bool, provider: str = "", cookies: tuple[str, ...] = ()) -> Answered:
-    told: dict[str, object] = {"signedIn": signed_in}
+    document: dict[str, object] = {"signedIn": signed_in}
     if provider:
-        told["provider"] = {"name": provider, "path": BEGIN}
-    return Answered(msgspec.json.encode(told) + b"\n", cookies=cookies)
+        document["provider"] = {"name": provider, "path": BEGIN}
+    return Answered(msgspec.json.encode(document) + b"\n", cookies=cookies)
 
 
 def media_of(headers: Headers) -> str:

@@ -120,7 +120,7 @@ async def pieces(
     except StopAsyncIteration:
         return
     except RaftschedError as error:
-        # The status is sent, so the body has to tell.
+        # The status is sent, so the body has to say it.
         yield failed(error, media)
     finally:
         if coming is not None:

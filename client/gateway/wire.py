@@ -53,7 +53,7 @@ def caller_of(peer: str, headers: Headers, trusted: Sequence[Network]) -> str:
 
 
 def _hops(headers: Headers) -> list[str]:
-    """Who asked whom, as the proxies tell it, from the caller on; `Forwarded` counts first."""
+    """Who asked whom, as the proxies say, from the caller on; `Forwarded` counts first."""
     forwarded = ",".join(headers.all("forwarded"))
     if forwarded:
         return [_bare(one) for one in FORWARDED_FOR.findall(forwarded)]
@@ -61,7 +61,7 @@ def _hops(headers: Headers) -> list[str]:
 
 
 def was_https(headers: Headers) -> bool:
-    """Whether the caller spoke TLS to the proxy that came first, as the last one tells it."""
+    """Whether the caller spoke TLS to the proxy that came first, as the last one says."""
     forwarded = ",".join(headers.all("forwarded"))
     if forwarded:
         found = FORWARDED_PROTO.findall(forwarded)

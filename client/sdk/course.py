@@ -34,9 +34,9 @@ TRY_FIRST_S, TRY_MOST_S = 2.0, 2_048.0
 BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
 # A limit that lets a call wait for so long is worth a word.
-WAIT_TOLD_S = 0.5
+WAIT_WARNED_S = 0.5
 # So long without a leader is longer than an election.
-ELECTION_TOLD_S = 1.0
+ELECTION_WARNED_S = 1.0
 # So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
 NO_QUORUM = "NO_QUORUM"
@@ -87,9 +87,9 @@ class Course:
         self._moved = False
         # Some try may have done what was asked.
         self._perhaps_done = False
-        # Whoever called was told that a limit makes it wait.
-        self._told = False
-        # What a node said that was reached, which tells more than that others were not.
+        # Whoever called was warned that a limit makes it wait.
+        self._warned = False
+        # What a node said that was reached, which says more than that others were not.
         self._said: FailedTry | None = None
         # What the last try at each node came to that was not just cut off by the time it had.
         self._came_to: dict[str, FailedTry] = {}
@@ -110,7 +110,7 @@ class Course:
         self._endpoints.answered(self._tried[-1], leader)
 
     def failed(self, failure: FailedTry, now: float) -> float:
-        """Seconds to wait before the next try; raises what the caller is told if there is none."""
+        """Seconds to wait before the next try; raises what the caller gets if there is none."""
         self._note(failure, now)
         if not failure.outcome_known and not self.method.harmless:
             self._perhaps_done = True
@@ -130,9 +130,9 @@ class Course:
         what, where = self.method.verb, self._tried[-1]
         why = f"{failure.reason or failure.code} {failure.message}"
         logger.debug("%s at %s: %s; again in %.3f s", what, where, why, wait)
-        if not self._told and self._is_worth_a_word(failure, now, wait):
+        if not self._warned and self._is_worth_a_word(failure, now, wait):
             # Else whoever called would take it for a slow cluster until the deadline.
-            self._told = True
+            self._warned = True
             left = self._deadline - now
             logger.warning(
                 "%s at %s waits, for up to %.0f s: %s", what, where, left, failure.message
@@ -142,12 +142,12 @@ class Course:
     def _is_worth_a_word(self, failure: FailedTry, now: float, wait: float) -> bool:
         """A limit that makes a call wait, or an election that takes longer than they do."""
         if failure.next == Next.NEXT_LATER:
-            return wait >= WAIT_TOLD_S
+            return wait >= WAIT_WARNED_S
         since = now - (self._deadline - self._timeout)
-        return failure.next in TRY_ELSEWHERE and since >= ELECTION_TOLD_S
+        return failure.next in TRY_ELSEWHERE and since >= ELECTION_WARNED_S
 
     def broke_off(self, failure: FailedTry, now: float) -> RaftschedError:
-        """What the caller is told about a stream that ended after it had begun."""
+        """What the caller gets for a stream that ended after it had begun."""
         self._note(failure, now)
         return self._verdict(failure)
 
@@ -201,12 +201,12 @@ class Course:
                 return 0.0
         self._waits += 1
         step = backoff(self._waits, BACKOFF_FIRST_S, BACKOFF_CAP_S)
-        # Those who were told the same time must not come back at the same instant.
+        # Those who were given the same time must not come back at the same instant.
         asked = (failure.retry_after or 0.0) * random.uniform(1.0, 1.25)
         return max(asked, random.uniform(0.5, 1.0) * step)
 
     def _verdict(self, failure: FailedTry) -> RaftschedError:
-        """What the caller is told about a failure after which there is no other try."""
+        """What the caller gets for a failure after which there is no other try."""
         if failure.retryable or not failure.outcome_known:
             return self._last_word(failure, "it is not tried again")
         if failure.code == "UNIMPLEMENTED":

@@ -68,7 +68,7 @@ class Endpoints:
     ) -> None:
         self.configured = tuple(configured)
         self._may_learn = may_learn
-        self._told = False
+        self._warned = False
         self.leader = ""
         self._learned: dict[str, None] = {}
         self._current = 0
@@ -157,8 +157,8 @@ class Endpoints:
 
     def _learn(self, leader: str) -> None:
         if leader not in self.configured and not self._may_learn(leader):
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 logger.warning(
                     "the leader at %s is not asked directly, since the access token would go there "
                     "without encryption; give tls=Tls(ca=...), or insecure=True", leader

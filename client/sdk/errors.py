@@ -140,7 +140,7 @@ class RateLimited(Unavailable):
 
 
 class OutcomeUnknown(ClusterError):
-    """It may have been done, or not. The same call with the same `request_id` tells."""
+    """It may have been done, or not. The same call with the same `request_id` says which."""
 
 
 class RunFailed(RaftschedError):

@@ -1,4 +1,4 @@
-"""What both clients tell gRPC: options, credentials, metadata; and what they read from it."""
+"""What both clients give to gRPC: options, credentials, metadata; and what they read from it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class ClientLinks:
         self.closed = False
         self.authorization = bearer(token or "")
         self._tls = tls
-        # Read now, so that a missing file is told where it was named.
+        # Read now, so that a missing file is reported where it was named.
         self.credentials = tls.credentials() if tls is not None else None
 
     def begin(self, request: Message, options: CallOptions) -> Course:

@@ -135,7 +135,7 @@ class FailedTry:
 
     @property
     def cut_off(self) -> bool:
-        """The try ran out of time, which tells nothing of why."""
+        """The try ran out of time, which says nothing of why."""
         return not self.reason and self.code == "DEADLINE_EXCEEDED"
 
     @property

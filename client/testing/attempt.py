@@ -27,7 +27,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class Outcome:
     """How a handler ended, as it would be reported to a cluster."""
 
-    # What the cluster would be told, as it would be told; `value` is what the handler returned.
+    # What would be reported to the cluster, as it would be; `value` is what the handler returned.
     report: Result
     # What the handler raised, if it did.
     error: BaseException | None
@@ -93,7 +93,7 @@ class Outcome:
 
 @dataclass
 class Attempt:
-    """What the handler will be told; then, what it said. Use it for one call of `run`.
+    """What the handler will be given; then, what it said. Use it for one call of `run`.
 
     attempt = Attempt(attempt=3, checkpoint={"page": 7})
     attempt.cancel_on_progress(2)

@@ -141,7 +141,7 @@ class Streams:
         return self._pauses.next(0.0 if greeted_at is None else monotonic() - greeted_at)
 
     async def _converse(self, endpoint: str) -> str:
-        """One stream, from its opening to its end; tells why it ended."""
+        """One stream, from its opening to its end; says why it ended."""
         self._leaving = self._leader = ""
         self._redirected = False
         self._greeted_at = None

@@ -336,7 +336,7 @@ class _Mark:
     def set(self) -> None:
         self.thread.set()
         for loop, event in tuple(self._waiting):
-            # The loop of a handler may be closed by the time the worker is told to stop it.
+            # The loop of a handler may be closed by the time the worker is asked to stop it.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(event.set)
 

@@ -58,7 +58,7 @@ class Session:
         self.worker = hello.worker
         self.heartbeat_s, self.lapse_s = HEARTBEAT_S, LAPSE_S
         self.draining = False
-        # The server of this stream has answered our drain, or told us to: no lease will come.
+        # The server of this stream has answered our drain, or asked for it: no lease will come.
         self.drained = False
         self.drain_reason = ""
         self.welcomed = False

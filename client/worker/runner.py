@@ -122,7 +122,7 @@ class Runner:
             self._failed(error)
 
     def stop(self, order: Stop) -> None:
-        """Tell a handler to stop. Coroutines are cancelled; threads have to look."""
+        """Ask a handler to stop. Coroutines are cancelled; threads have to look."""
         context = self._active.get(order.token)
         if context is None:
             return

@@ -33,7 +33,7 @@ LOG = logging.getLogger("raftsched.worker")
 F = TypeVar("F", bound=Callable[..., object])
 
 THREADS_MAX = 256
-# A handler that is told to stop as the worker stops has this long for it.
+# A handler that is asked to stop as the worker stops has this long for it.
 HALT_S, HALT_NOW_S = 2.0, 0.2
 # How long the cluster may take to acknowledge the last reports, or our drain.
 LAST_WORD_S = 3.0
