@@ -53,15 +53,30 @@ GONE_FROM_SERVER = {
     "unmet": "from_lease_only",
     "wish": "filter, paging",
 }
+# What nobody says in the folders of the client.
+GONE_FROM_CLIENT = {
+    "Look": "ValueFormats",
+    "Looker": "SnapshotReader",
+    "Moment": "ClusterSnapshot",
+    "fate": "outcome, verdict",
+    "foresight": "preview",
+    "greeted": "welcomed",
+    "knock": "connect",
+    "moment": "snapshot, instant",
+    "moments": "snapshots, instants",
+    "occasion": "occurrence",
+    "occasions": "occurrences",
+    "patience": "timeout",
+    "rung": "woken",
+    "tell": "notify, say, report",
+    "telling": "notifying",
+    "tells": "says",
+    "told": "notified, reported, given",
+    "wish": "request",
+}
 # By folder: what nobody says there any more. A word in small letters is looked for in names, which
 # are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
 GONE: dict[str, dict[str, str]] = {
-    "client": {
-        "tell": "notify, say, report",
-        "telling": "notifying",
-        "tells": "says",
-        "told": "notified, reported, given",
-    },
     "cluster/raft": {
         "Word": "NodeNotice",
         "founding": "bootstrap",
@@ -152,6 +167,11 @@ GONE: dict[str, dict[str, str]] = {
         "unpark": "admit",
         "wish": "request, paging",
     },
+    **dict.fromkeys(
+        ("client/calls", "client/dev", "client/gateway", "client/sdk", "client/testing"),
+        GONE_FROM_CLIENT,
+    ),
+    "client/worker": GONE_FROM_CLIENT,
     **dict.fromkeys(("cluster/node", "cluster/api"), GONE_FROM_SERVER),
     "cluster/ops": GONE_FROM_SERVER | {"said": "what it holds: given, fields, identity"},
 }

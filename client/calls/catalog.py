@@ -36,13 +36,13 @@ class TypedService:
     options: str = ""
 
 
-def _service(attribute: str, said: Mapping[str, Any]) -> TypedService:
-    calls = (TypedCall(name=name, **rest) for name, rest in said.get("calls", {}).items())
-    by_hand = tuple(said.get("by_hand", ()))
-    kind, options = said["class"], said.get("options", "")
-    return TypedService(attribute, kind, said["doc"], tuple(calls), by_hand, options)
+def _service(attribute: str, entry: Mapping[str, Any]) -> TypedService:
+    calls = (TypedCall(name=name, **rest) for name, rest in entry.get("calls", {}).items())
+    by_hand = tuple(entry.get("by_hand", ()))
+    kind, options = entry["class"], entry.get("options", "")
+    return TypedService(attribute, kind, entry["doc"], tuple(calls), by_hand, options)
 
 
-_SAID = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text())
-NOT_TYPED: tuple[str, ...] = tuple(_SAID.pop("not_typed"))
-SERVICES = tuple(_service(attribute, said) for attribute, said in _SAID.items())
+_CATALOG = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text())
+NOT_TYPED: tuple[str, ...] = tuple(_CATALOG.pop("not_typed"))
+SERVICES = tuple(_service(attribute, entry) for attribute, entry in _CATALOG.items())

@@ -315,10 +315,10 @@ class _CallText:
         yield f"async def {self.call.name}(self, {', '.join(parts)}) -> {_python(answer)}:"
         yield from self._doc()
         paths = "paths" if self.call.kind == "update" else "_"
-        yield "    said, writing = parted(options)"
-        given = "".join(f'"{one}": {one}, ' for one in needed)
-        said = f"{{{given}**said}}" if given else "said"
-        yield f"    wanted, {paths} = {build}({name}, self._namespace(writing), {said})"
+        yield "    given, writing = parted(options)"
+        needs = "".join(f'"{one}": {one}, ' for one in needed)
+        sources = f"{{{needs}**given}}" if needs else "given"
+        yield f"    wanted, {paths} = {build}({name}, self._namespace(writing), {sources})"
         if self.call.kind == "update":
             yield "    if not paths:"
             yield f'        raise ValueError(f"no field is named to change of {{{name}!r}}")'

@@ -140,7 +140,7 @@ class DevCluster:
             self.screen.of(name, text)
 
     def _key(self, key: str) -> None:
-        """What a key does takes a moment, so it is done beside."""
+        """What a key does takes a while, so it is done beside."""
         names = {str(number): name for number, name in enumerate(self.nodes, 1)}
         if key in ("q", "\x03", "\x04"):
             self.stopping.set()

@@ -13,7 +13,7 @@ import sys
 from .. import AlreadyExists, AsyncClient, Context, Retry, Unavailable, Worker, cron, every
 from ..worker.executors import HttpExecutor, ShellExecutor
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def register(worker: Worker) -> None:
@@ -58,7 +58,7 @@ async def create_jobs(client: AsyncClient) -> None:
 
 
 async def main(endpoints: str) -> None:
-    async with AsyncClient(endpoints, timeout=PATIENCE_S) as client:
+    async with AsyncClient(endpoints, timeout=TIMEOUT_S) as client:
         while True:
             try:
                 await create_jobs(client)

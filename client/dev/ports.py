@@ -88,8 +88,8 @@ def remember(folder: Path, ports: Ports) -> None:
 
 def _known(folder: Path) -> Ports | None:
     try:
-        said = json.loads((folder / FILE).read_text())
-        return Ports(int(said["port"]), int(said["nodes"]))
+        kept = json.loads((folder / FILE).read_text())
+        return Ports(int(kept["port"]), int(kept["nodes"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -104,13 +104,13 @@ class Screen:
             return
         prefix = self.paint(f"{name:>8} │", self.colors.get(name))
         try:
-            said = json.loads(text)
+            record = json.loads(text)
         except ValueError:
-            said = None
+            record = None
         text = printable(text)
-        if isinstance(said, dict) and "event" in said:
-            wrong = said.get("level") in ("error", "critical")
-            text = self.paint(printable(_sentence(said)), "red" if wrong else None)
+        if isinstance(record, dict) and "event" in record:
+            wrong = record.get("level") in ("error", "critical")
+            text = self.paint(printable(_sentence(record)), "red" if wrong else None)
         self.line(f"{prefix} {text}")
 
     def event(self, event: event_pb2.Event) -> None:
@@ -126,12 +126,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
-def _sentence(said: Mapping[str, Any]) -> str:
-    if said["event"] == "serves":
-        return f"serves clients at {said.get('clients')}, machines at http://{said.get('http')}"
-    others = "".join(f" {key}={value}" for key, value in said.items() if key not in KNOWN)
-    like_it = f" ({said['left_out']:,} more like it)" if said.get("left_out") else ""
-    return f"{said['event']}{others}{like_it}"
+def _sentence(record: Mapping[str, Any]) -> str:
+    if record["event"] == "serves":
+        return f"serves clients at {record.get('clients')}, machines at http://{record.get('http')}"
+    others = "".join(f" {key}={value}" for key, value in record.items() if key not in KNOWN)
+    like_it = f" ({record['left_out']:,} more like it)" if record.get("left_out") else ""
+    return f"{record['event']}{others}{like_it}"
 
 
 def _details(event: event_pb2.Event) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Answers that are shared for a moment: twenty pages that are open ask the same each second.
+"""Answers that are shared for a while: twenty pages that are open ask the same each second.
 
 It is about reads that promise no more than what a node has at hand: how the cluster is, its
 figures, and what is asked with CONSISTENCY_STALE. Whoever asks the same with the same token within
@@ -60,7 +60,7 @@ class SharedAnswers:
         self._kept: dict[Key, SharedAnswer] = {}
 
     async def get(self, key: Key, make: Callable[[], Awaitable[Answered]]) -> Answered:
-        """What was answered to this a moment ago, or is made now."""
+        """What was answered to this just now, or is made now."""
         one = self._kept.get(key)
         if one is None or one.is_over:
             self._kept = {name: kept for name, kept in self._kept.items() if not kept.is_over}

@@ -41,7 +41,7 @@ from .transcode import parse_body, parse_query, request_of
 
 logger = logging.getLogger("raftsched.gateway")
 T = TypeVar("T")
-# Calls that tell how the node that is asked sees things at this moment.
+# Calls that say how the node that is asked sees things now.
 OF_THE_NODE = frozenset({"GetClusterStatus", "GetFigures"})
 
 
@@ -178,7 +178,7 @@ class Gateway:
     def _token(self, exchange: Exchange) -> str:
         """The token that is shown; refused where the cluster would refuse whoever asks."""
         token = self._shown(exchange)
-        self._doorkeeper.look(exchange.call, token, exchange.address)
+        self._doorkeeper.check(exchange.call, token, exchange.address)
         return token
 
     def _shown(self, exchange: Exchange) -> str:
@@ -365,7 +365,7 @@ def _is_stale(request: Any) -> bool:
 
 
 def may_share(binding: Binding, request: Message) -> bool:
-    """Whether the answer of a moment ago will do: it promises no more."""
+    """Whether an answer of just now will do: it promises no more."""
     call = binding.call
     return call.harmless and (call.verb in OF_THE_NODE or _is_stale(request))
 

@@ -33,16 +33,16 @@ class Doorkeeper:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         # By call: until when it is so, and what was said. There are as many as calls.
-        self._said: dict[str, tuple[float, RaftschedError]] = {}
+        self._answers: dict[str, tuple[float, RaftschedError]] = {}
         # Tokens that opened something, as their hashes; the one that did longest ago is first.
         self._good: OrderedDict[bytes, None] = OrderedDict()
         # What each address may still try, and since when; the same order.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def look(self, call: str, token: str, address: str) -> None:
+    def check(self, call: str, token: str, address: str) -> None:
         """Refuse whom the cluster would refuse, before anything is read of the request."""
         if not token:
-            until, error = self._said.get(call, (0.0, None))
+            until, error = self._answers.get(call, (0.0, None))
             if error is not None and self._clock() < until:
                 raise of_error(error)
         elif self._tries(address)[0] < 1 and _digest(token) not in self._good:
@@ -56,7 +56,7 @@ class Doorkeeper:
     @contextmanager
     def asking(self, call: str, token: str, address: str) -> Iterator[None]:
         """Around a call to the cluster: learn what it says."""
-        self.look(call, token, address)
+        self.check(call, token, address)
         digest = _digest(token) if token else b""
         is_new = bool(token) and digest not in self._good
         if is_new:
@@ -65,7 +65,7 @@ class Doorkeeper:
             yield
         except RaftschedError as error:
             if error.reason in UNKNOWN and not token:
-                self._said[call] = self._clock() + SAID_S, error
+                self._answers[call] = self._clock() + SAID_S, error
             elif error.reason in UNKNOWN:
                 self._good.pop(digest, None)
             elif token and error.code in OF_KNOWN:

@@ -126,8 +126,8 @@ async def _body(peer: h11.Connection, name: str, reader: asyncio.StreamReader) -
                 raise NotFetched(f"{name} sends over {BODY_MAX} bytes")
         elif isinstance(event, h11.EndOfMessage):
             if status != 200:
-                said = body[:300].decode(errors="replace")
-                raise NotFetched(f"{name} answers {status}, and 200 is needed: {said}")
+                text = body[:300].decode(errors="replace")
+                raise NotFetched(f"{name} answers {status}, and 200 is needed: {text}")
             return body
 
 

@@ -52,8 +52,8 @@ def stays(request: h11.Request) -> bool:
     """Whether another request may follow on the connection."""
     if request.http_version != b"1.1":
         return False
-    said = [text.lower() for name, text in request.headers if name == b"connection"]
-    return not any(b"close" in (word.strip() for word in text.split(b",")) for text in said)
+    texts = [text.lower() for name, text in request.headers if name == b"connection"]
+    return not any(b"close" in (word.strip() for word in text.split(b",")) for text in texts)
 
 
 def head_of(status: int, headers: Pairs) -> bytes:

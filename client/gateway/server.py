@@ -109,9 +109,9 @@ class Certificate:
         """Look now and then, until it is cancelled."""
         while True:
             await asyncio.sleep(RENEW_S)
-            self.look(context)
+            self.load(context)
 
-    def look(self, context: ssl.SSLContext) -> None:
+    def load(self, context: ssl.SSLContext) -> None:
         """Take files that have changed; the former certificate goes on if they are no pair."""
         try:
             now = self._stamps()

@@ -75,7 +75,7 @@ class SignIn:
                 if "text/html" not in exchange.headers.get("accept", ""):
                     raise
                 refused = error if isinstance(error, GatewayRefusal) else of_error(error)
-                return self._told(exchange, refused)
+                return self._refusal_page(exchange, refused)
         if exchange.path != PATH:
             raise GatewayRefusal(
                 "ROUTE_NOT_FOUND", f"nothing has the path {exchange.path[:200]!r}; sign in at "
@@ -103,7 +103,7 @@ class SignIn:
             return Answered(b"", 303, {"location": place}, cookies=cookies)
         return Answered(msgspec.json.encode(MessageToDict(caller)) + b"\n", cookies=cookies)
 
-    def _told(self, exchange: Exchange, refused: GatewayRefusal) -> Answered:
+    def _refusal_page(self, exchange: Exchange, refused: GatewayRefusal) -> Answered:
         exchange.reason = refused.word
         page = refused_page(self._settings.prefix, refused.word, str(refused))
         headers = PAGE_HEADERS | refused.headers | {"cache-control": "no-store"}

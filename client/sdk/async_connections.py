@@ -36,13 +36,13 @@ class AsyncConnections:
         call = send(request, timeout=attempt.timeout, metadata=metadata)
         try:
             message = await call
-            said = trailing(await call.trailing_metadata())
+            metadata_of_answer = trailing(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             return failure_of(error)
         except asyncio.CancelledError:
             check_not_closed_meanwhile(self._links)
             raise
-        return answer_of(message, attempt.address, said)
+        return answer_of(message, attempt.address, metadata_of_answer)
 
     def stream(
         self, method: Method, request: Message, address: str, metadata: Metadata, silence: float

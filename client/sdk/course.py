@@ -90,7 +90,7 @@ class Course:
         # Whoever called was warned that a limit makes it wait.
         self._warned = False
         # What a node said that was reached, which says more than that others were not.
-        self._said: FailedTry | None = None
+        self._refusal: FailedTry | None = None
         # What the last try at each node came to that was not just cut off by the time it had.
         self._came_to: dict[str, FailedTry] = {}
 
@@ -115,7 +115,7 @@ class Course:
         if not failure.outcome_known and not self.method.harmless:
             self._perhaps_done = True
         if failure.reason:
-            self._said = failure
+            self._refusal = failure
         if not failure.cut_off:
             self._came_to[self._tried[-1]] = failure
         if self._follows(failure):
@@ -210,9 +210,9 @@ class Course:
         if failure.retryable or not failure.outcome_known:
             return self._last_word(failure, "it is not tried again")
         if failure.code == "UNIMPLEMENTED":
-            said = f"{self._tried[-1]} does not know the call {self.method.verb}"
+            text = f"{self._tried[-1]} does not know the call {self.method.verb}"
             why = f"it runs an older version, or is no node ({failure.message})"
-            return failure.error(CallerError, f"{said}; {why}", self._request_id)
+            return failure.error(CallerError, f"{text}; {why}", self._request_id)
         return failure.error(failure.error_kind, failure.message, self._request_id)
 
     def _out_of_time(self, failure: FailedTry) -> RaftschedError:
@@ -222,17 +222,17 @@ class Course:
 
     def _last_word(self, failure: FailedTry, why: str) -> RaftschedError:
         asked = ", ".join(dict.fromkeys(self._tried))
-        if failure.broken and self._said is not None:
-            failure = self._said
+        if failure.broken and self._refusal is not None:
+            failure = self._refusal
         elif failure.cut_off:
             failure = self._came_to.get(self._tried[-1], failure)
         word = f"{failure.distrust} ({failure.message})" if failure.distrust else failure.message
-        said = f"{self.method.verb}: {why}; asked {asked}; the last word was: {word}"
+        text = f"{self.method.verb}: {why}; asked {asked}; the last word was: {word}"
         if self._perhaps_done:
-            said = f"{said}. It may have been done; call again with {self._how_to_repeat()}"
-            return failure.error(OutcomeUnknown, said, self._request_id)
+            text = f"{text}. It may have been done; call again with {self._how_to_repeat()}"
+            return failure.error(OutcomeUnknown, text, self._request_id)
         kind = RateLimited if failure.error_kind is RateLimited else Unavailable
-        return failure.error(kind, f"{said}. It was not done", self._request_id)
+        return failure.error(kind, f"{text}. It was not done", self._request_id)
 
     def _how_to_repeat(self) -> str:
         if self.method.repeat == Repeat.REPEAT_BY_TOKEN:

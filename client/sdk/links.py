@@ -283,14 +283,14 @@ def failure_of(error: Any) -> FailedTry:  # noqa: ANN401  # RpcError and AioRpcE
     return failure(error.code().name, error.details() or "", trailing(error.trailing_metadata()))
 
 
-def answer_of(message: Message, endpoint: str, said: Mapping[str, str | bytes]) -> Answer[Any]:
-    age = said.get("raftsched-age-ms")
+def answer_of(message: Message, endpoint: str, metadata: Mapping[str, str | bytes]) -> Answer[Any]:
+    age = metadata.get("raftsched-age-ms")
     return Answer(
         message=message,
         endpoint=endpoint,
-        leader=cast(str, said.get("raftsched-leader", "")),
-        term=int(said.get("raftsched-term", 0) or 0),
-        revision=cast(str, said.get("raftsched-revision", "")),
-        cluster=cast(str, said.get("raftsched-cluster", "")),
+        leader=cast(str, metadata.get("raftsched-leader", "")),
+        term=int(metadata.get("raftsched-term", 0) or 0),
+        revision=cast(str, metadata.get("raftsched-revision", "")),
+        cluster=cast(str, metadata.get("raftsched-cluster", "")),
         age_ms=None if age is None else int(age),
     )

@@ -51,7 +51,7 @@ DISTRUST = (
         "other nodes",
     ),
 )
-# Another node may do it, which may be a matter of a moment. Nothing was done.
+# Another node may do it, which may take milliseconds. Nothing was done.
 TRY_ELSEWHERE = frozenset({Next.NEXT_ANY_NODE, Next.NEXT_OTHER_NODE})
 TRY_AGAIN = TRY_ELSEWHERE | {Next.NEXT_LATER, Next.NEXT_REPEAT}
 # How a server of gRPC turns calls away that it has not looked at.

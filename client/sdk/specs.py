@@ -95,22 +95,22 @@ def job_of(name: str, *, namespace: str = "", **options: Unpack[SpecOptions]) ->
 def build(name: str, namespace: str, options: SpecOptions) -> tuple[job_pb2.Job, list[str]]:
     """The job, and the paths of the fields that the options speak of."""
     job = job_pb2.Job(namespace=namespace, name=name)
-    said = _with_zone(dict(options))
-    return job, fields.write(job, said, _FIELDS)
+    given = _with_zone(dict(options))
+    return job, fields.write(job, given, _FIELDS)
 
 
-def _with_zone(said: dict[str, Any]) -> dict[str, Any]:
+def _with_zone(given: dict[str, Any]) -> dict[str, Any]:
     """Schedules may bring the zone that all schedules of a job share."""
-    schedules = _whens(said.get("schedule") or ())
-    zones = {when.zone for when in schedules if when.zone} | {said.get("zone") or ""} - {""}
+    schedules = _whens(given.get("schedule") or ())
+    zones = {when.zone for when in schedules if when.zone} | {given.get("zone") or ""} - {""}
     if len(zones) > 1:
         raise ValueError(
             f"the schedules name the zones {', '.join(sorted(zones))}; a job has one zone, so make "
             "a job for each"
         )
     if zones:
-        said["zone"] = zones.pop()
-    return said
+        given["zone"] = zones.pop()
+    return given
 
 
 def _whens(given: When | Sequence[When]) -> list[When]:

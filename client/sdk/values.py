@@ -33,22 +33,22 @@ class ListCount(NamedTuple):
     is_exact: bool
 
 
-def timestamp(moment: datetime | None) -> Timestamp | None:
+def timestamp(instant: datetime | None) -> Timestamp | None:
     """An instant for the wire; a datetime without a zone could be any, so it is refused."""
-    if moment is None:
+    if instant is None:
         return None
-    if not isinstance(moment, datetime):
-        raise TypeError(f"{moment!r} is no instant; write datetime(2027, 1, 1, 9, tzinfo=UTC)")
-    if moment.tzinfo is None:
+    if not isinstance(instant, datetime):
+        raise TypeError(f"{instant!r} is no instant; write datetime(2027, 1, 1, 9, tzinfo=UTC)")
+    if instant.tzinfo is None:
         raise ValueError(
-            f"{moment!r} has no time zone; write datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))"
+            f"{instant!r} has no time zone; write datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))"
         )
     answer = Timestamp()
-    answer.FromDatetime(moment.astimezone(UTC))
+    answer.FromDatetime(instant.astimezone(UTC))
     return answer
 
 
-def moment(stamp: Timestamp) -> datetime:
+def instant(stamp: Timestamp) -> datetime:
     """A datetime in UTC."""
     return stamp.ToDatetime(tzinfo=UTC)
 

@@ -9,7 +9,7 @@
 
 `Attempt` carries out a handler without any cluster; `LocalCluster` is a real cluster of one or
 three processes, on free ports, with `kill_leader()`. With a virtual clock a test goes through days
-in a moment:
+within milliseconds:
 
     from raftsched.client import Context, Worker, cron
     from raftsched.client.testing import LocalCluster

@@ -160,8 +160,8 @@ class LocalCluster:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="raftsched-"))
         if self._begin is not None:
-            look = self._check_nobody_ended_by_itself
-            self._clock = Clock(self.folder / CLOCK, self._begin, look)
+            check = self._check_nobody_ended_by_itself
+            self._clock = Clock(self.folder / CLOCK, self._begin, check)
         try:
             self._start_somewhere()
         except BaseException:

@@ -95,7 +95,7 @@ class Streams:
         self._over = False
         self._warned_at = -WARN_EVERY_S
         self._pauses = Pauses(random.Random())
-        self._greeted_at: float | None = None
+        self._welcomed_at: float | None = None
         # There may be something to say. Called for each run, so it is the event's own method.
         self.changed = self._ready.set
 
@@ -137,14 +137,14 @@ class Streams:
         if known and self._followed < FOLLOWED_MAX:
             self._followed += 1
             return 0.0
-        greeted_at = self._greeted_at
-        return self._pauses.next(0.0 if greeted_at is None else monotonic() - greeted_at)
+        welcomed_at = self._welcomed_at
+        return self._pauses.next(0.0 if welcomed_at is None else monotonic() - welcomed_at)
 
     async def _converse(self, endpoint: str) -> str:
         """One stream, from its opening to its end; says why it ended."""
         self._leaving = self._leader = ""
         self._redirected = False
-        self._greeted_at = None
+        self._welcomed_at = None
         self._endpoint = endpoint
         self._call = call = self._client.connections.duplex(WORK, endpoint)
         self._session.opened(monotonic())
@@ -173,14 +173,14 @@ class Streams:
         # Silence is watched by the session's tick, which cancels the call.
         while (frame := await call.read()) is not grpc.aio.EOF:
             if frame.HasField("welcome"):
-                self._greeted(endpoint)
+                self._on_welcome(endpoint)
             self.obey(self._session.received(frame, monotonic()))
             self.changed()
 
-    def _greeted(self, endpoint: str) -> None:
+    def _on_welcome(self, endpoint: str) -> None:
         LOG.info("worker %s is connected to %s", self._session.worker, endpoint)
         self._welcomed = True
-        self._greeted_at = monotonic()
+        self._welcomed_at = monotonic()
         self._tried.clear()
         self._followed = 0
         self._nodes.answered(endpoint, endpoint)

@@ -197,10 +197,10 @@ class Context:
         context.warn("3 of 500 rows had no address")
         """
         # Before it is cut: of a secret that was cut in two nobody would know the first half.
-        said = self.redaction.text(clean(str(text))).strip()
-        if not said:
+        cleaned = self.redaction.text(clean(str(text))).strip()
+        if not cleaned:
             raise ValueError("the text is empty; say what somebody should look at")
-        self._warnings = f"{self._warnings}\n{said}".strip()[:WARNING_MAX]
+        self._warnings = f"{self._warnings}\n{cleaned}".strip()[:WARNING_MAX]
 
     @property
     def warning(self) -> str:
@@ -314,7 +314,7 @@ class Context:
         return self._mark
 
     def stop(self, order: Stop) -> None:
-        """Called by whoever runs the handler. A lost lease outweighs a wish to cancel."""
+        """Called by whoever runs the handler. A lost lease outweighs a request to cancel."""
         if self._stop is None or order.kind == Stop.KIND_LOST:
             self._stop = order
         if self._mark is not None:

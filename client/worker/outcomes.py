@@ -135,7 +135,7 @@ def failure(
     lease: Lease, error: BaseException, log_tail: bytes = b"",
     redact: Callable[[str], str] = str,
 ) -> Result:  # fmt: skip
-    """Report what a handler raised, other than a wish to stop."""
+    """Report what a handler raised, other than a request to stop."""
     kind = error.kind if isinstance(error, AttemptFailed) else ""
     # Before it is cut: a part of a secret would not be known for one.
     words, trace = redact(_words(error)), "" if _is_our_word(error) else redact(_trace(error))

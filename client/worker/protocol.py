@@ -79,7 +79,7 @@ class Session:
         self._open = False
         self._welcome_s = WELCOME_S
         self._hello_due = False
-        self._drain_said = False
+        self._drain_sent = False
         self._open_credits = 0
         self._opened_at = now
         self._sent_at = now
@@ -106,7 +106,7 @@ class Session:
     def opened(self, now: float) -> None:
         """A new stream begins. What the old one had not acknowledged is said again (rule 4)."""
         self._open, self._hello_due = True, True
-        self.welcomed = self.drained = self._drain_said = False
+        self.welcomed = self.drained = self._drain_sent = False
         self.drain_reason = ""
         self._open_credits = 0
         self._opened_at = self._sent_at = now
@@ -138,7 +138,7 @@ class Session:
             self._leave_out_lost(orders)
         if frame.drain:
             # Rule 8: the next leader hears of it from us.
-            self.drained = self.draining = self._drain_said = True
+            self.drained = self.draining = self._drain_sent = True
             self.drain_reason = frame.drain_reason
         if frame.HasField("redirect"):
             orders.reconnect = frame.redirect.reason or "the node does not lead"
@@ -356,12 +356,12 @@ class Session:
         if not self._open:
             return []
         if self._hello_due:
-            return [self._said(self._first_frame(), now)]
+            return [self._sent(self._first_frame(), now)]
         if not self.welcomed:
             return []
         found = list(self._outbox.frames(now))
         credits = self._credits()
-        drain = self.draining and not self._drain_said
+        drain = self.draining and not self._drain_sent
         due = credits or drain or now >= self._beat_at
         if due and not found:
             found.append(WorkRequest())
@@ -369,10 +369,10 @@ class Session:
             found[0].credits = credits
             self._open_credits += credits
             if drain:
-                found[-1].drain = self._drain_said = True
-        return [self._said(frame, now) for frame in found]
+                found[-1].drain = self._drain_sent = True
+        return [self._sent(frame, now) for frame in found]
 
-    def _said(self, frame: WorkRequest, now: float) -> WorkRequest:
+    def _sent(self, frame: WorkRequest, now: float) -> WorkRequest:
         # 0 would mean that none was read.
         frame.beat = int((now - self._epoch) * 1000) + 1
         self._sent_at = now
@@ -386,7 +386,7 @@ class Session:
             worker_pb2.HeldLease(run=run, token=token) for token, run in self._held.items()
         )
         if self.draining:
-            frame.drain = self._drain_said = True
+            frame.drain = self._drain_sent = True
         else:
             frame.credits = self._open_credits = self._credits()
         return frame

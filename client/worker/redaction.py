@@ -56,8 +56,8 @@ class Redaction:
 
     def message(self, message: Message) -> None:
         """Take secrets out of all texts of a message."""
-        said = message.DESCRIPTOR.fields_by_name
-        kind = getattr(message, "content_type", "") if "content_type" in said else None
+        fields = message.DESCRIPTOR.fields_by_name
+        kind = getattr(message, "content_type", "") if "content_type" in fields else None
         for field, value in message.ListFields():
             inner = field.message_type
             if inner is not None and inner.GetOptions().map_entry:

@@ -77,8 +77,8 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
         with self._lock:
             if not self.redaction.longest:
                 return bytes(self._kept[-LOG_BYTES_MAX:])
-            said = self.redaction.data(bytes(self._kept), front=self._cut, end=True)
-            return said[-LOG_BYTES_MAX:]
+            kept = self.redaction.data(bytes(self._kept), front=self._cut, end=True)
+            return kept[-LOG_BYTES_MAX:]
 
     def news(self) -> bytes:
         """The tail, if it is another than last time; empty otherwise."""

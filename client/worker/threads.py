@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# So many threads are woken at once. If the line still stands a moment later, its handlers are no
+# So many threads are woken at once. If the line still stands a little later, its handlers are no
 # short ones, or the machine is busy: then twice as many each time, until all are at work.
 WAKE_AT_ONCE = 2
 LOOK_AFTER_S, LOOK_AFTER_MAX_S = 0.001, 0.05
@@ -28,13 +28,13 @@ class Mailbox(Generic[T]):
         self._loop = loop
         self._deliver = deliver
         self._items: deque[T] = deque()
-        self._rung = False
+        self._is_woken = False
         self._closed = False
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        if not self._rung and not self._closed:
-            self._rung = True
+        if not self._is_woken and not self._closed:
+            self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self.empty)
             except RuntimeError:
@@ -42,7 +42,7 @@ class Mailbox(Generic[T]):
                 self._closed = True
 
     def empty(self) -> None:
-        self._rung = False
+        self._is_woken = False
         for _ in range(len(self._items)):
             self._deliver(self._items.popleft())
 

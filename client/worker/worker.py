@@ -286,10 +286,10 @@ class _Service:
         await self._last_words(LAST_WORD_NOW_S if worker._stop_now else LAST_WORD_S)
         await self._streams.goodbye()
 
-    async def _last_words(self, patience: float) -> None:
+    async def _last_words(self, timeout_s: float) -> None:
         session = self._session
         # A lease may be on its way until the server has answered the drain.
-        if not await self._until(lambda: session.idle and session.drained, patience):
+        if not await self._until(lambda: session.idle and session.drained, timeout_s):
             LOG.warning("the cluster has not answered; %d leases are left to it", session.held)
 
     async def _give_back(self, halt_s: float) -> None:

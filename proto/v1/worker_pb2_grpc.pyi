@@ -151,7 +151,7 @@ class WorkerServiceStub:
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+    """Ask a worker to finish what it has and take no more; it gets no lease from now on. If several
     tenants have a worker of this id, a token for one namespace drains those that serve it alone,
     and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
     8), so if the leader is lost before the worker has heard, call again: Worker.draining says
@@ -281,7 +281,7 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _aio.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]  # type: ignore[assignment]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+    """Ask a worker to finish what it has and take no more; it gets no lease from now on. If several
     tenants have a worker of this id, a token for one namespace drains those that serve it alone,
     and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
     8), so if the leader is lost before the worker has heard, call again: Worker.draining says
@@ -474,7 +474,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.DrainWorkerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.DrainWorkerResponse, _abc.Awaitable[_worker_pb2.DrainWorkerResponse]]:
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. If several
+        """Ask a worker to finish what it has and take no more; it gets no lease from now on. If several
         tenants have a worker of this id, a token for one namespace drains those that serve it alone,
         and one for all namespaces drains all of them. A new leader hears of it from the worker (rule
         8), so if the leader is lost before the worker has heard, call again: Worker.draining says

@@ -26,8 +26,8 @@ class AsyncAlerts(AsyncService):
             "stuck", lateness_above=timedelta(minutes=5), webhook="https://..."
         )
         """
-        said, writing = parted(options)
-        wanted, _ = alert_of(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, _ = alert_of(name, self._namespace(writing), given)
         request = alert_pb2.PutAlertRequest(alert=wanted)
         return await self._send(request, alert_pb2.Alert, writing)
 

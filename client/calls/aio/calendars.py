@@ -29,8 +29,8 @@ class AsyncCalendars(AsyncService):
         days = ["12-25", "12-26", date(2027, 3, 26), "sunday"]
         await client.calendars.create("holidays", days)
         """
-        said, writing = parted(options)
-        wanted, _ = calendar_of(name, self._namespace(writing), {"days": days, **said})
+        given, writing = parted(options)
+        wanted, _ = calendar_of(name, self._namespace(writing), {"days": days, **given})
         request = calendar_pb2.CreateCalendarRequest(calendar=wanted)
         return await self._send(request, calendar_pb2.Calendar, writing)
 
@@ -41,8 +41,8 @@ class AsyncCalendars(AsyncService):
 
         await client.calendars.update("holidays", days=["12-25"])
         """
-        said, writing = parted(options)
-        wanted, paths = calendar_of(calendar, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, paths = calendar_of(calendar, self._namespace(writing), given)
         if not paths:
             raise ValueError(f"no field is named to change of {calendar!r}")
         wanted.etag = etag

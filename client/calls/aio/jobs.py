@@ -30,8 +30,8 @@ class AsyncJobs(AsyncJobsByHand):
             schedule=cron("*/5 * * * *", zone="Europe/Berlin"), retry=Retry(attempts=5),
         )
         """
-        said, writing = parted(options)
-        wanted, _ = build(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, _ = build(name, self._namespace(writing), given)
         request = job_pb2.CreateJobRequest(job=wanted)
         return await self._send(request, job_pb2.Job, writing)
 
@@ -88,8 +88,8 @@ class AsyncJobs(AsyncJobsByHand):
 
         await client.jobs.update("report", priority="high", jitter=None)
         """
-        said, writing = parted(options)
-        wanted, paths = build(job, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, paths = build(job, self._namespace(writing), given)
         if not paths:
             raise ValueError(f"no field is named to change of {job!r}")
         wanted.etag = etag

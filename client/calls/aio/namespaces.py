@@ -26,8 +26,8 @@ class AsyncNamespaces(AsyncService):
 
         await client.namespaces.create("shop", jobs=10_000, keep_failed=timedelta(days=90))
         """
-        said, writing = parted(options)
-        wanted, _ = namespace_of(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, _ = namespace_of(name, self._namespace(writing), given)
         request = namespace_pb2.CreateNamespaceRequest(namespace=wanted)
         return await self._send(request, namespace_pb2.Namespace, writing)
 
@@ -57,8 +57,8 @@ class AsyncNamespaces(AsyncService):
 
         await client.namespaces.update("shop", jobs=20_000)
         """
-        said, writing = parted(options)
-        wanted, paths = namespace_of(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, paths = namespace_of(name, self._namespace(writing), given)
         if not paths:
             raise ValueError(f"no field is named to change of {name!r}")
         wanted.etag = etag

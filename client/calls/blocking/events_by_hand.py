@@ -34,7 +34,7 @@ class EventsByHand(Service):
         """Follow events, from now on or from behind a revision, for as long as one likes.
 
         A broken connection is made again, to any node, and goes on where it ended: no event is
-        left out or told twice. Unavailable is raised when no node answers within the timeout,
+        left out or sent twice. Unavailable is raised when no node answers within the timeout,
         RevisionGone when the events to go on with are no longer kept. `namespace=""` follows all.
 
         for event in client.events.watch("kind=RUN_FAILED", after="17.3"):

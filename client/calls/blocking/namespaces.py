@@ -24,8 +24,8 @@ class Namespaces(Service):
 
         client.namespaces.create("shop", jobs=10_000, keep_failed=timedelta(days=90))
         """
-        said, writing = parted(options)
-        wanted, _ = namespace_of(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, _ = namespace_of(name, self._namespace(writing), given)
         request = namespace_pb2.CreateNamespaceRequest(namespace=wanted)
         return self._send(request, namespace_pb2.Namespace, writing)
 
@@ -55,8 +55,8 @@ class Namespaces(Service):
 
         client.namespaces.update("shop", jobs=20_000)
         """
-        said, writing = parted(options)
-        wanted, paths = namespace_of(name, self._namespace(writing), said)
+        given, writing = parted(options)
+        wanted, paths = namespace_of(name, self._namespace(writing), given)
         if not paths:
             raise ValueError(f"no field is named to change of {name!r}")
         wanted.etag = etag

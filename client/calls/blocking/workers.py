@@ -30,7 +30,7 @@ class Workers(Service):
     def drain(
         self, worker: str, reason: str = "", **options: Unpack[Writing]
     ) -> worker_pb2.DrainWorkerResponse:
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. If
+        """Ask a worker to finish what it has and take no more; it gets no lease from now on. If
         several tenants have a worker of this id, a token for one namespace drains those that
         serve it alone, and one for all namespaces drains all of them. A new leader hears of it
         from the worker (rule 8), so if the leader is lost before the worker has heard, call

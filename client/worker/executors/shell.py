@@ -144,7 +144,7 @@ class ShellExecutor(Executor):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reading, LEFTOVERS_S)
         if code in context.lease.action.shell.warning_exit_codes:
-            context.warn(_said(code, _end_of(context, error_words)))
+            context.warn(_message(code, _end_of(context, error_words)))
         elif code != 0:
             raise _failed(code, _end_of(context, error_words))
         return result_of(context, bytes(output.kept), _kind(output.kept), len(output.kept))
@@ -236,7 +236,7 @@ def _end_of(context: Context, pipe: _Pipe) -> bytes:
     return words[-WORDS_MAX:]
 
 
-def _said(code: int, words: bytes) -> str:
+def _message(code: int, words: bytes) -> str:
     text = words.decode("utf-8", "replace").strip()
     return f"exit code {code}: {text}".rstrip(": ")
 
@@ -249,4 +249,4 @@ def _failed(code: int, words: bytes) -> AttemptFailed:
         except ValueError:
             name = str(-code)
         return AttemptFailed(f"ended by {name}: {text}".rstrip(": "), kind=f"signal.{name}")
-    return AttemptFailed(_said(code, words), kind=f"exit.{code}")
+    return AttemptFailed(_message(code, words), kind=f"exit.{code}")

@@ -27,23 +27,23 @@ def refuse(keeper: Doorkeeper, call: str, token: str, address: str = "a") -> Non
 def test_what_was_said_to_one_without_a_token_is_said_to_the_next_for_a_second() -> None:
     clock = Clock()
     keeper = Doorkeeper(clock)
-    keeper.look("ListJobs", "", "a")
+    keeper.check("ListJobs", "", "a")
     refuse(keeper, "ListJobs", "")
     with pytest.raises(GatewayRefusal) as caught:
-        keeper.look("ListJobs", "", "b")
+        keeper.check("ListJobs", "", "b")
     assert (caught.value.status, caught.value.word) == (401, "UNAUTHENTICATED")
     # Another call may be open to anybody, and a token may be good.
-    keeper.look("WhoAmI", "", "b")
-    keeper.look("ListJobs", "secret", "b")
+    keeper.check("WhoAmI", "", "b")
+    keeper.check("ListJobs", "secret", "b")
     clock.now += SAID_S
-    keeper.look("ListJobs", "", "b")
+    keeper.check("ListJobs", "", "b")
 
 
 def test_other_refusals_are_not_kept() -> None:
     keeper = Doorkeeper(Clock())
     with pytest.raises(NotFound), keeper.asking("GetJob", "", "a"):
         raise NotFound("there is no job x", reason="JOB_NOT_FOUND")
-    keeper.look("GetJob", "", "a")
+    keeper.check("GetJob", "", "a")
 
 
 def test_guesses_at_tokens_end_at_the_gateway_and_good_ones_pass() -> None:
@@ -54,13 +54,13 @@ def test_guesses_at_tokens_end_at_the_gateway_and_good_ones_pass() -> None:
     for number in range(TRIES):
         refuse(keeper, "ListJobs", f"guess-{number}")
     with pytest.raises(GatewayRefusal) as caught:
-        keeper.look("ListJobs", "another", "a")
+        keeper.check("ListJobs", "another", "a")
     assert (caught.value.status, caught.value.word) == (429, "NODE_LIMIT")
     assert "used up by a" in str(caught.value)
-    keeper.look("ListJobs", "good", "a")
-    keeper.look("ListJobs", "another", "b")
+    keeper.check("ListJobs", "good", "a")
+    keeper.check("ListJobs", "another", "b")
     clock.now += 1 / TRIES + 0.001
-    keeper.look("ListJobs", "another", "a")
+    keeper.check("ListJobs", "another", "a")
 
 
 def test_what_only_known_callers_are_told_shows_that_a_token_is_good() -> None:
@@ -78,7 +78,7 @@ def test_a_cluster_that_cannot_be_reached_costs_no_tries() -> None:
     for number in range(10 * TRIES):
         with pytest.raises(Unavailable), keeper.asking("GetJob", f"new-{number}", "a"):
             raise Unavailable("no node answers")
-    keeper.look("GetJob", "one more", "a")
+    keeper.check("GetJob", "one more", "a")
 
 
 def test_a_token_that_is_good_no_more_counts_as_a_guess_again() -> None:
@@ -89,7 +89,7 @@ def test_a_token_that_is_good_no_more_counts_as_a_guess_again() -> None:
     for number in range(TRIES):
         refuse(keeper, "ListJobs", f"guess-{number}")
     with pytest.raises(GatewayRefusal):
-        keeper.look("ListJobs", "former", "a")
+        keeper.check("ListJobs", "former", "a")
 
 
 def test_new_tokens_that_are_good_cost_an_address_nothing() -> None:
@@ -97,4 +97,4 @@ def test_new_tokens_that_are_good_cost_an_address_nothing() -> None:
     for number in range(10 * TRIES):
         with keeper.asking("ListJobs", f"good-{number}", "a"):
             pass
-    keeper.look("ListJobs", "one more", "a")
+    keeper.check("ListJobs", "one more", "a")
