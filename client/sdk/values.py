@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar, overload
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from ...proto import json_text
 from ...proto.v1 import common_pb2, run_pb2
 from .errors import Forbidden
 from .models import from_json, to_json
@@ -93,6 +92,8 @@ def payload(value: object) -> Payload | None:
     if value is None:
         return None
     if isinstance(value, Payload):
+        from ...proto import json_text  # It loads msgspec.
+
         if json_text.is_json(value.content_type) and (fault := json_text.fault(value.data)):
             raise ValueError(
                 f"a payload of type {value.content_type} is not valid JSON ({fault}); mend it, "
