@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from ...proto.v1 import job_pb2, run_pb2
-from ..sdk.values import moment
+from ..sdk.values import instant
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -133,7 +133,7 @@ class LeaseInfo:
         return cls(
             run=message.run, job=message.job, namespace=message.namespace, token=message.token,
             attempt=message.attempt, max_attempts=message.max_attempts,
-            scheduled_time=moment(message.scheduled_time), due_time=moment(message.due_time),
+            scheduled_time=instant(message.scheduled_time), due_time=instant(message.due_time),
             deadline=_moment(message, "deadline"), labels=dict(message.labels), message=message,
         )  # fmt: skip
 
@@ -150,7 +150,7 @@ def _word(enum: Any, value: int) -> str:  # noqa: ANN401  # Any enum of the cont
 
 
 def _moment(message: Message, name: str) -> datetime | None:
-    return moment(getattr(message, name)) if message.HasField(name) else None
+    return instant(getattr(message, name)) if message.HasField(name) else None
 
 
 def _shown(instant: datetime) -> str:
@@ -164,6 +164,6 @@ def _schedule(one: schedule_pb2.Schedule, zone: str) -> str:
         case "interval":
             return f"every {one.interval.every.ToTimedelta()}"
         case "once":
-            return f"once {_shown(moment(one.once.time))}"
+            return f"once {_shown(instant(one.once.time))}"
         case _:
             return f"{one.after_end.delay.ToTimedelta()} after the end of the run before"

@@ -20,5 +20,8 @@ It knows the contracts and nothing else of ours. Others may use:
 * specs: a job.
 * resources: namespaces, alerts and calendars.
 * imports: many jobs, cut into requests.
+* triggers: one, and many that are cut into requests.
+* results: what the handler of a run returned.
+* models: models of pydantic, known by their methods.
 * trace: which trace the code that runs now belongs to.
 """

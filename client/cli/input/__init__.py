@@ -8,5 +8,6 @@ Others may use:
 * documents: what stands in files.
 * flat: jobs in the words of options.
 * specfile: files with one job or many.
+* modules: an object of a Python module, by its name.
 * schema: what may stand in a file, for editors.
 """
