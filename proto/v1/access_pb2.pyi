@@ -113,7 +113,7 @@ class AuditRecord(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     actor: _builtins.str
     """Who, as authentication knows them; empty without authentication. Here, in `subject` and in
-    `change` signs that end lines or turn the direction of text stand as their numbers: "\\\\u202e".
+    `change` signs that end lines or turn the direction of text stand as their numbers: "\\u202e".
     """
     method: _builtins.str
     """The call, such as "UpdateJob"."""
