@@ -56,19 +56,20 @@ class CellsJudge:
             if len(cells) > 1:
                 raise SimViolation(f"{space} lives in {' and '.join(cells)} at once")
 
-    def check_end(self, due: dict[str, list[str]]) -> None:
-        """All that was due has fired and ended, and all that was promised was kept."""
+    def missing(self, due: dict[str, list[str]]) -> str:
+        """What was due and has not fired or ended, or was promised and not kept; or nothing."""
         for space, runs in due.items():
             if space in self.excused:
                 continue
             for run in runs:
                 if run not in self.fired_by:
-                    raise SimViolation(f"lost: {run} never fired")
+                    return f"lost: {run} never fired"
                 if run not in self.ended_in:
-                    raise SimViolation(f"lost: {run} fired and never ended")
+                    return f"lost: {run} fired and never ended"
         for request, (space, run) in self.promised.items():
             if space not in self.excused and run not in self.ended_in:
-                raise SimViolation(f"lost: request {request} was answered with {run}, never ended")
+                return f"lost: request {request} was answered with {run}, never ended"
+        return ""
 
     def figures(self) -> dict[str, int]:
         return {name: n for name, n in sorted(self.counts.items()) if " " not in name}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from .cells_directory import Guards
-from .cells_world import FAULTS, FAULTS_S, QUIET_S, CellOptions, CellsWorld
+from .cells_world import FAULTS, FAULTS_S, QUIET_S, SILENT, CellOptions, CellsWorld
 from .world import SimViolation
 
 
@@ -61,7 +61,7 @@ MUTANTS = [
     CellsMutant("times-stay", Guards(times_move=False), "doubled"),
     CellsMutant("tokens-start-again", Guards(tokens_go_on=False), "has token"),
     CellsMutant(
-        "old-copy-wakes", Guards(newest_copy_counts=False), "", 400, frozenset({"away"})
+        "old-copy-wakes", Guards(newest_copy_counts=False), "", 400, frozenset({SILENT})
     ),
     CellsMutant(
         "backup-goes-on", Guards(restored_waits=False), "at once", 200, frozenset({"gone"})

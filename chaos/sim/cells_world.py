@@ -10,14 +10,18 @@ from .cells import REFUSED, CellAnswer, Kept, Phase, SimCell, Space
 from .cells_directory import Directory, Guards, MapEntry
 from .cells_judge import CellsJudge
 from .cells_people import CellsUser, CellsWorker, Mover
-from .world import World
+from .world import SimViolation, World
 
 FAULTS = (
     "leader", "down", "away", "slow", "lost", "late", "double", "abort", "mover", "gone",
 )  # fmt: skip
 TICK_S = 0.25
 CALL_S = 1.0  # Who has no answer by then asks again.
-FAULTS_S, QUIET_S = 30.0, 25.0
+# Of a mutant alone: a cell asks so late that what left it may be back before.
+SILENT = "silent"
+# What happens to a cell or to the directory; the other classes are of messages.
+KINDS = {"leader", "down", "away", "slow", "abort", "gone", SILENT}
+FAULTS_S, QUIET_S, STRETCHES_MAX = 30.0, 25.0, 4
 BACKUP_S = 4.0
 WORKERS_EACH = 3
 
@@ -62,6 +66,7 @@ class CellsWorld:
         names = [f"cell{n}" for n in range(options.cells)]
         self.cells = {n: SimCell(n, self.periods, guards, self.judge) for n in names}
         self.away: set[str] = set()  # Cells that movers and the directory do not reach.
+        self.silent: set[str] = set()  # Cells that do not come to ask the directory.
         self.backups: dict[str, list[Kept]] = {name: [] for name in names}
         self.faulty = True
         # The next cell to which a namespace has been copied whole is lost right then.
@@ -159,8 +164,8 @@ class CellsWorld:
         self.world.run(FAULTS_S)
         self.faulty = False
         self.away.clear()
+        self.silent.clear()
         self.directory.up = True
-        self.world.run(FAULTS_S + QUIET_S)
         due = {
             space: [
                 f"{job}/{k}"
@@ -170,7 +175,13 @@ class CellsWorld:
             ]
             for space in self.spaces
         }
-        self.judge.check_end(due)
+        # Most have done all their work after one stretch; a few have much to make up for.
+        for stretch in range(1, STRETCHES_MAX + 1):
+            self.world.run(FAULTS_S + stretch * QUIET_S)
+            missing = self.judge.missing(due)
+            if not missing:
+                return
+        raise SimViolation(missing)
 
     def _tick(self, cell: SimCell) -> None:
         if cell.up:
@@ -180,7 +191,7 @@ class CellsWorld:
 
     def _ask(self, cell: SimCell) -> None:
         """What a cell is not sure of it asks the directory, until it knows."""
-        if cell.up and cell.name not in self.away:
+        if cell.up and cell.name not in self.away | self.silent:
             for name in dict.fromkeys(cell.unsure()):
                 self._ask_of(cell, name)
             if cell.generation > 1:
@@ -224,7 +235,7 @@ class CellsWorld:
         dice = self.world.dice
         if not self.faulty:
             return
-        kinds = sorted(self.options.faults & {"leader", "down", "away", "slow", "abort", "gone"})
+        kinds = sorted(self.options.faults & KINDS)
         cell = self.cells[dice.choice(list(self.cells))]
         kind = dice.choice(kinds) if kinds else ""
         if kind:
@@ -236,6 +247,9 @@ class CellsWorld:
         elif kind == "away":
             self.away.add(cell.name)
             self.world.after(dice.uniform(0.5, 6), lambda: self.away.discard(cell.name))
+        elif kind == SILENT:
+            self.silent.add(cell.name)
+            self.world.after(dice.uniform(2, 10), lambda: self.silent.discard(cell.name))
         elif kind == "slow":
             self.directory.up = False
             self.world.after(dice.uniform(0.5, 4), self._directory_back)
