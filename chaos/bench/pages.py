@@ -184,16 +184,14 @@ async def stay_open(
     folder: Path, nodes: NodeProcesses, process: Process, port: int, load: PagesLoad
 ) -> Figures:
     steady = Steady(rate=20, seconds=load.seconds)
-    before, began = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
     alone = await run_steady(folder, nodes, steady)
-    quiet = shares(process, nodes, before, began)
+    quiet = await ticking(nodes, process, load.seconds)
     watching = [asyncio.create_task(watch(port)) for _ in range(load.open)]
     watching += [asyncio.create_task(follow(port)) for _ in range(load.open)]
     # What each asks for once, it has by then.
     await asyncio.sleep(SETTLE_S)
-    between, middle = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
+    busy = await ticking(nodes, process, load.seconds)
     beside = await run_steady(folder, nodes, steady)
-    busy = shares(process, nodes, between, middle)
     for one in watching:
         one.cancel()
     broken = [
@@ -211,11 +209,15 @@ async def stay_open(
     }  # fmt: skip
 
 
-def shares(
-    process: Process, nodes: NodeProcesses, before: tuple[float, float], began: float
-) -> list[float]:
-    """Of a core, since then: of the gateway and of the nodes."""
-    now, took = (process.cpu_s(), cpu_s(nodes)), time.monotonic() - began
+async def ticking(nodes: NodeProcesses, process: Process, seconds: float) -> list[float]:
+    """The shares of a core that gateway and nodes take, with a few events each second: the runs
+    that go through ahead of a steady load would be a thousand."""
+    async with AsyncClient(nodes.endpoints) as client:
+        before, began = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
+        while time.monotonic() < began + seconds:
+            await client.jobs.trigger("looked-at")
+            await asyncio.sleep(1.0)
+        now, took = (process.cpu_s(), cpu_s(nodes)), time.monotonic() - began
     return [(one - other) / took for one, other in zip(now, before, strict=True)]
 
 
