@@ -7,6 +7,7 @@ Others may use:
 * output: lists and messages in each format.
 * formats: single values.
 * columns: which columns a list has.
+* bars: figures as bars.
 * progress: how far something long is.
 * describe: all fields of one message.
 """

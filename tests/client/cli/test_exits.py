@@ -297,7 +297,7 @@ def test_a_cluster_without_a_leader_is_named_so(
     cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftsched.client.cli.session.LEADERLESS_S", 0.0)
-    monkeypatch.setattr(course, "ELECTION_TOLD_S", 0.0)
+    monkeypatch.setattr(course, "ELECTION_WARNED_S", 0.0)
     nobody = refusing("NO_QUORUM", "n3 knows no leader that a majority follows; try again")
     for words, stale in ((("job", "get", "a"), True), (("job", "pause", "a"), False)):
         stage.nodes[0].faults.append(nobody)
