@@ -85,13 +85,13 @@ class ConsensusView:
     # Changes of members as they would be made; each raises faults.CallRefused.
 
     def check_add(self, name: str, client: str) -> None:
-        self._core.admitting(name, client)
+        self._core.changes.admitting(name, client)
 
     def check_remove(self, name: str) -> None:
-        self._core.removing(name)
+        self._core.changes.removing(name)
 
     def check_move(self, name: str, address: str, client: str) -> None:
-        self._core.moving(name, address, client)
+        self._core.changes.moving(name, address, client)
 
     def check_transfer(self, target: str) -> None:
         self._core.transfer_target(target or None)

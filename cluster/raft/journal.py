@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from . import segment
-from .faults import Damaged, require
+from .faults import require
 from .journal_recovery import Recovered
 from .log_index import EntryCache
 from .port import Disk
@@ -38,7 +38,6 @@ from .record import (
     VOTE,
     Entry,
     Header,
-    decode,
     encode,
     seal_payload,
 )
@@ -134,7 +133,10 @@ class Journal:
                 cached = self._cache.entries
                 part: Iterable[Entry] = (cached[i] for i in range(first, last + 1))
             else:
-                part = self._read(first, min(last, self._cache.first - 1), size)
+                run = self._index.run_of(first)
+                places = run.places(first, min(last, self._cache.first - 1))
+                path = segment.path_of(FOLDER, run.number)
+                part = segment.read_entries(self.disk, path, places, size, self.limits.entry)
             for entry in part:
                 found.append(entry)
                 size -= len(entry.data) + RECORD.size
@@ -146,28 +148,10 @@ class Journal:
     def entry(self, index: int) -> Entry:
         return self.entries(index, index, 1)[0]
 
-    def _read(self, first: int, last: int, size: int) -> Iterable[Entry]:
-        run = self._index.run_of(first)
-        path = segment.path_of(FOLDER, run.number)
-        for index in range(first, min(last, run.last) + 1):
-            offset = run.offsets[index - run.first]
-            data = self.disk.read(path, offset, RECORD.size)
-            length = RECORD.unpack(data)[2] if len(data) == RECORD.size else 0
-            if length <= self.limits.entry:
-                data += self.disk.read(path, offset + RECORD.size, length)
-            record = decode(data, 0)
-            if record is None or record.index != index:
-                raise Damaged(f"{path}: entry {index} is not intact. {segment.ADVICE}")
-            yield Entry(index, record.term, record.kind, record.payload)
-            size -= len(data)
-            if size <= 0:
-                return
-
     def tail_before(self, index: int, entries: int, size: int) -> int:
         """Return where a tail begins that ends at `index`: it has so many entries, or it has the
         whole segments that make so many bytes and the one of `index`, if that is less."""
-        segments = size // self.limits.segment
-        return max(index - entries, self._index.last_before(index, segments))
+        return max(index - entries, self._index.last_before(index, size // self.limits.segment))
 
     def last_of_segment_before(self, index: int) -> int:
         """Return the last entry before the segment of `index`; 0 if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .record import Entry
@@ -23,6 +24,11 @@ class EntryRun:
     @property
     def last(self) -> int:
         return self.first + len(self.offsets) - 1
+
+    def places(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Index and offset of each entry from `first` to at most `last`."""
+        for index in range(first, min(last, self.last) + 1):
+            yield index, self.offsets[index - self.first]
 
 
 class LogIndex:

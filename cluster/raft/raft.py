@@ -340,18 +340,6 @@ class Raft:
         """Give a member other addresses: for nodes, for clients. An empty one stays as it was."""
         self.changes.change(self.changes.moving(name, address, client), now, reply)
 
-    def admitting(self, name: str, client: str = "") -> Configuration:
-        """The members with this one; CallRefused if it may not be now."""
-        return self.changes.admitting(name, client)
-
-    def removing(self, name: str) -> Configuration:
-        """The members without this one; CallRefused if it may not be now."""
-        return self.changes.removing(name)
-
-    def moving(self, name: str, address: str, client: str) -> Configuration:
-        """The members with this one elsewhere; CallRefused if it may not be now."""
-        return self.changes.moving(name, address, client)
-
     def transfer_target(self, target: str | None) -> str:
         """Who would lead instead; CallRefused if nobody can, or not this one."""
         return self.handover.choose(target)

@@ -1,12 +1,22 @@
-"""One file of the journal, read back after a start."""
+"""One file of the journal, read back: whole after a start, and single entries later."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .faults import Damaged
 from .port import Disk
-from .record import HEADER_BYTES, SEAL, DiskRecord, Header, decode, promised_beyond
+from .record import (
+    HEADER_BYTES,
+    RECORD,
+    SEAL,
+    DiskRecord,
+    Entry,
+    Header,
+    decode,
+    promised_beyond,
+)
 
 SUFFIX = ".segment"
 BLOCK = 64 << 10
@@ -54,6 +64,25 @@ def read(disk: Disk, folder: str, number: int) -> SegmentFound | None:
         raise Damaged(f"{path}: damaged at byte {end}, before a point known as durable. {ADVICE}")
     unsure = next((r.offset for r in reversed(records) if r.kind == SEAL), HEADER_BYTES)
     return SegmentFound(header, records, end, crc, torn, unsure, data[unsure:end])
+
+
+def read_entries(
+    disk: Disk, path: str, places: Iterable[tuple[int, int]], size: int, entry_max: int
+) -> Iterator[Entry]:
+    """Read the entries of which each place says index and offset: one at least, about `size` bytes
+    in all."""
+    for index, offset in places:
+        data = disk.read(path, offset, RECORD.size)
+        length = RECORD.unpack(data)[2] if len(data) == RECORD.size else 0
+        if length <= entry_max:
+            data += disk.read(path, offset + RECORD.size, length)
+        record = decode(data, 0)
+        if record is None or record.index != index:
+            raise Damaged(f"{path}: entry {index} is not intact. {ADVICE}")
+        yield Entry(index, record.term, record.kind, record.payload)
+        size -= len(data)
+        if size <= 0:
+            return
 
 
 def written(data: bytes) -> int:
