@@ -172,6 +172,12 @@ GONE: dict[str, dict[str, str]] = {
         GONE_FROM_CLIENT,
     ),
     "client/worker": GONE_FROM_CLIENT,
+    "chaos": {
+        "tell": "notify, report, note",
+        "telling": "reporting",
+        "tells": "notifies, reports, shows",
+        "told": "notified, given, ordered",
+    },
     **dict.fromkeys(("cluster/node", "cluster/api"), GONE_FROM_SERVER),
     "cluster/ops": GONE_FROM_SERVER | {"said": "what it holds: given, fields, identity"},
 }

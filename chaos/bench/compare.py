@@ -52,7 +52,7 @@ class ComparedLoad:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The figures that are told of everybody."""
+        """The figures that are shown of everybody."""
         if self.steady:
             return ("lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms")
         return ("runs_per_s", "inserted_per_s")
@@ -115,7 +115,7 @@ def ours(folder: Path, load: ComparedLoad) -> Figures:
 
 
 def theirs(folder: Path, peer: PeerSystem, kit: Path, asked: ComparedLoad) -> Figures:
-    told = {
+    wanted = {
         "runs": asked.runs,
         "workers": asked.workers,
         "rate": asked.rate,
@@ -124,7 +124,7 @@ def theirs(folder: Path, peer: PeerSystem, kit: Path, asked: ComparedLoad) -> Fi
         **(peer.steady if asked.steady else peer.herd),
     }
     with postgres(folder) as servers:
-        found = put_load(peer, kit, servers, told, asked.limit_s)
+        found = put_load(peer, kit, servers, wanted, asked.limit_s)
     if found["begun"] < asked.runs:
         raise ProcessFailed(f"{peer.name} began {found['begun']} of {asked.runs} runs")
     return chosen(asked, found | {"runs_per_s": asked.runs / found["seconds"]})
@@ -149,7 +149,7 @@ def ratio(load: ComparedLoad, mine: Figures, other: Figures) -> float:
 
 def summary(load: ComparedLoad, turns: Mapping[str, Sequence[Figures]]) -> dict[str, object]:
     mine = best(load, turns[OURS])
-    told: dict[str, object] = {
+    whole: dict[str, object] = {
         "of": "steady" if load.steady else "herd",
         "runs": load.runs,
         "workers": load.workers,
@@ -161,19 +161,19 @@ def summary(load: ComparedLoad, turns: Mapping[str, Sequence[Figures]]) -> dict[
         peer = PEERS[name]
         other = best(load, turns[name])
         settings = peer.steady if load.steady else peer.herd
-        told[name] = {
+        whole[name] = {
             "ratio": ratio(load, mine, other),
             **other,
             "versions": " ".join(peer.packages),
             "settings": ", ".join(f"{key} {value}" for key, value in settings.items()),
             "turns": [turn[load.key] for turn in turns[name]],
         }
-    return told
+    return whole
 
 
-def flat(told: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def flat(whole: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """What was found as rows of a name and a value."""
-    for key, value in told.items():
+    for key, value in whole.items():
         if isinstance(value, Mapping):
             yield from ((f"{key} {inner}", each) for inner, each in value.items())
         else:

@@ -76,9 +76,9 @@ class Blows:
         elif self.links is not None:
             others = [name for name in self.nodes.names if name != node.name]
             pairs = [pair for one in others for pair in ((node.name, one), (one, node.name))]
-            await self.links.tell("cut", pairs=pairs)
+            await self.links.act("cut", pairs=pairs)
             await asyncio.sleep(AWAY_S)
-            await self.links.tell("heal")
+            await self.links.act("heal")
         await asyncio.to_thread(self.nodes.wait_ready)
 
 

@@ -46,7 +46,7 @@ async def import_all(
 ) -> float:
     """Import all jobs, some requests at a time; the seconds it took.
 
-    `progress` is told of the jobs of each request that was answered.
+    `progress` is called with the jobs of each request that was answered.
     """
     began = time.monotonic()
 

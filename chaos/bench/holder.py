@@ -1,6 +1,6 @@
 """A worker that holds its leases and says nothing but that it is alive.
 
-It speaks the contract by itself, which the SDK's worker could not be told to do: it beats as
+It speaks the contract by itself, which the SDK's worker cannot be made to do: it beats as
 seldom as it may, shares connections with others, and goes where a redirect sends it.
 """
 

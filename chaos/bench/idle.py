@@ -34,7 +34,7 @@ class Idle:
 
 @dataclass(slots=True)
 class Import:
-    """An import under way: tells of itself and notes how it goes."""
+    """An import under way: reports of itself and notes how it goes."""
 
     nodes: NodeProcesses
     jobs: int
@@ -46,7 +46,7 @@ class Import:
     def add(self, jobs: int) -> None:
         self.imported += jobs
 
-    async def keep_telling(self) -> None:
+    async def keep_reporting(self) -> None:
         before, at = 0, self.began
         while True:
             await asyncio.sleep(LOOK_S)
@@ -68,12 +68,12 @@ class Import:
     async def run(self, client: AsyncClient) -> float:
         """Import all; the seconds it took."""
         due_ms = int((time.time() + FAR_S) * 1000)
-        telling = asyncio.create_task(self.keep_telling())
+        reporting = asyncio.create_task(self.keep_reporting())
         try:
             requests = requests_of(Herd(runs=self.jobs), due_ms, "idle")
             return await import_all(client, requests, self.add)
         finally:
-            telling.cancel()
+            reporting.cancel()
 
 
 async def run(

@@ -87,7 +87,7 @@ async def watch(nodes: NodeProcesses, client: AsyncClient, seconds: float) -> Fi
     await asyncio.sleep(seconds)
     if await leader_of(nodes, client) != node.name:
         raise ProcessFailed(
-            f"{node.name} lost the leadership within {seconds:.0f} s, so there is nothing to tell; "
+            f"{node.name} lost the leadership within {seconds:.0f} s, so nothing was measured; "
             "the machine may have too much other work"
         )
     return {

@@ -1,6 +1,6 @@
 """A worker process of the benchmarks: the SDK's worker with a handler that does nothing.
 
-It tells how many runs it has begun, a line each time the number has changed; for lateness, it
+It reports how many runs it has begun, a line each time the number has changed; for lateness, it
 writes the due time of each run, and the seconds from then to its start, into a file when it ends.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...client import Context, Worker
 
-TELL_S = 0.02
+REPORT_S = 0.02
 
 
 def main() -> None:
@@ -41,24 +41,24 @@ def main() -> None:
 
     worker.handler("noop", inline=True)(timed if options.lateness else noop)
 
-    async def tell() -> None:
+    async def report() -> None:
         said = -1
         while True:
             if begun != said:
                 said = begun
                 sys.stdout.write(f"{said}\n")
                 sys.stdout.flush()
-            await asyncio.sleep(TELL_S)
+            await asyncio.sleep(REPORT_S)
 
     async def serve() -> None:
-        telling = asyncio.create_task(tell())
+        reporting = asyncio.create_task(report())
         serving = asyncio.create_task(worker.serve())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-        await asyncio.wait([telling, serving], return_when=asyncio.FIRST_COMPLETED)
-        for task in (telling, serving):
+        await asyncio.wait([reporting, serving], return_when=asyncio.FIRST_COMPLETED)
+        for task in (reporting, serving):
             if task.done():
                 task.result()
-        telling.cancel()
+        reporting.cancel()
 
     try:
         asyncio.run(serve())

@@ -27,8 +27,8 @@ OverTime = dict[str, list[float]]
 Command = Callable[..., None]
 
 
-def telling(command: Command) -> Command:
-    """Where a benchmark works and how it tells what it found."""
+def reporting(command: Command) -> Command:
+    """Where a benchmark works and how it reports what it found."""
     for option in (
         click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
                      help="Where the nodes keep their data; empty or new. Default: thrown away."),
@@ -46,7 +46,7 @@ def common(command: Command) -> Command:
     return click.option(
         "--nodes", type=click.Choice(["1", "3", "5"]), default="3", show_default=True,
         help="Nodes of the cluster, each a process with its own folder.",
-    )(telling(command))  # fmt: skip
+    )(reporting(command))  # fmt: skip
 
 
 @click.group(cls=ExampleGroup, examples=("raftsched bench herd --runs 20000",))
@@ -140,7 +140,7 @@ def http(
 def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
     """Many jobs that are not due: memory, processor, start of a node, lateness of one that is.
 
-    With 10,000,000 jobs it needs minutes for the import and 15 GB of disk; it tells how it goes.
+    With 10,000,000 jobs it needs minutes for the import and 15 GB of disk; it says how it goes.
     """
     from ..bench import idle as scenario
 
@@ -253,7 +253,7 @@ def scale(runs: int, most: int, **how: Any) -> None:
               help="With --steady: jobs due each second.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=20, show_default=True,
               help="With --steady: how long.")  # fmt: skip
-@telling
+@reporting
 def compare(
     runs: int, peer: str, workers: int, rounds: int, steady: bool, rate: float, seconds: float,
     **how: Any,
@@ -286,11 +286,11 @@ def compare(
             around["postgresql"] = postgres.version()
             names = list(PEERS) if peer == "all" else [peer]
             peers = scenario.taking_part(names, load, say)
-            told = scenario.run(folder, load, peers, rounds, say)
+            found = scenario.run(folder, load, peers, rounds, say)
         except ProcessFailed as error:
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
-    tell("compare", told, dict(scenario.flat(told)), around, how)
+    report("compare", found, dict(scenario.flat(found)), around, how)
 
 
 def measure(
@@ -318,7 +318,7 @@ def measure(
             sys.exit(1)
     figures = {"nodes": int(how["nodes"])} | figures
     whole = figures | ({"over_time": over_time} if over_time else {})
-    tell(name, whole, figures, around, how, over_time)
+    report(name, whole, figures, around, how, over_time)
 
 
 def note_other_work() -> None:
@@ -326,7 +326,7 @@ def note_other_work() -> None:
         click.echo("note: this machine has other work to do, which disturbs", err=True)
 
 
-def tell(
+def report(
     name: str,
     found: Mapping[str, object],
     rows: Mapping[str, object],

@@ -172,7 +172,7 @@ class Arena:
     # What faults are made of.
 
     def control(self, name: str, control: Control | None = None) -> None:
-        """What a node's hand is told; written whole, so that it is never read half."""
+        """What a node's hand receives; written whole, so that it is never read half."""
         wanted = msgspec.structs.replace(control or Control(), broken_rule=self.broken_rule)
         new = self.controls[name].with_suffix(".new")
         new.write_bytes(msgspec.json.encode(wanted))

@@ -6,7 +6,7 @@ does behind a switch that died, and no process of ours stands between. The harne
 its workers, lives in the namespace of the bridge (`enter`), so nothing of the machine's own network
 is touched, and all of it is gone when the processes are.
 
-A cut needs no firewall: who may not reach another is told a wrong hardware address for it. Frames
+A cut needs no firewall: who may not reach another gets a wrong hardware address for it. Frames
 to that address end at a card that nobody reads, whose counter is the sign that the fault was one.
 """
 
@@ -146,7 +146,7 @@ class Cables:
         for holder in self.holders.values():
             holder.kill()
 
-    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+    async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """See Wiring. What is held is cut here: TCP keeps the bytes, and sends them again."""
         pairs: list[Pair] | None = how.get("pairs")
         cables = self._cables(pairs)
@@ -166,15 +166,15 @@ class Cables:
         return [(a, b) for a in self.places for b in self.places if a != b]
 
     async def _point(self, pairs: Sequence[Pair], *, lie: bool) -> None:
-        """Tell the first of each pair where the second is, or a lie."""
-        told: dict[str, list[str]] = {}
+        """Show the first of each pair where the second is, or a lie."""
+        commands: dict[str, list[str]] = {}
         for source, target in pairs:
             at = self.places[target]
-            told.setdefault(source, []).append(
+            commands.setdefault(source, []).append(
                 f"neighbour replace {_address(at)} nud permanent "
                 f"lladdr {VOID_MAC if lie else _mac(at)} dev {_card(source)}"
             )
-        for source, lines in told.items():
+        for source, lines in commands.items():
             await _ip(*lines, within=self._home(source))
 
     def _home(self, name: str) -> int:

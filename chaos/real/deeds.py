@@ -240,9 +240,9 @@ async def remove_and_add(arena: Arena, fault: Planned, targets: list[NodeProcess
 
 
 async def links(arena: Arena, fault: Planned, what: str, pairs: list[Pair], **how: float) -> str:
-    before = await arena.links.tell(what, pairs=pairs, **how)
+    before = await arena.links.act(what, pairs=pairs, **how)
     await asyncio.sleep(fault.seconds)
-    touched = await arena.links.tell("heal", pairs=pairs) - before
+    touched = await arena.links.act("heal", pairs=pairs) - before
     return f"{touched} bytes" if touched else ""
 
 

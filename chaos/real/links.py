@@ -33,7 +33,7 @@ Pair = tuple[str, str]
 class Way:
     """What happens to bytes from one place to another."""
 
-    # Nothing passes, and nobody is told: a cable that was pulled.
+    # Nothing passes, and nobody is notified: a cable that was pulled.
     cut: bool = False
     # Bytes wait, and come when it is open again.
     held: bool = False
@@ -196,7 +196,7 @@ class LinksProcess:
     def pid(self) -> int:
         return self._process.pid if self._process.alive else 0
 
-    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+    async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """Do something to the links; how many bytes were mistreated until now."""
         popen = self._process.popen
         assert popen is not None

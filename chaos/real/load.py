@@ -101,11 +101,11 @@ class Load:
             request, value = job_pb2.DeleteJobRequest(job=record), ""
         else:
             request, value = job_pb2.GetJobRequest(job=record), ""
-        await self.tell(name, what, record, value, lambda: client.call(request))
+        await self.note_call(name, what, record, value, lambda: client.call(request))
 
     async def trigger(self, name: str, client: AsyncClient, job: str) -> None:
         request = job_pb2.TriggerJobRequest(job=job)
-        await self.tell(name, "trigger", job, "", lambda: client.call(request))
+        await self.note_call(name, "trigger", job, "", lambda: client.call(request))
 
     async def once(self, name: str, client: AsyncClient, dice: random.Random) -> None:
         """A job for one instant: acknowledged, it has to happen."""
@@ -115,7 +115,7 @@ class Load:
         self.last_due_ms = max(self.last_due_ms, due_ms)
         request = job_pb2.CreateJobRequest(job=jobs.valued(job, value))
         request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
-        outcome = await self.tell(name, "create", job, value, lambda: client.call(request))
+        outcome = await self.note_call(name, "create", job, value, lambda: client.call(request))
         if outcome == OK:
             self.journal.add(
                 RecurringJob(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS, must_run=True)
@@ -127,7 +127,7 @@ class Load:
             while not self.stopping:
                 job = dice.choice(jobs.RESTS)
                 pause = job_pb2.PauseJobRequest(job=job, reason="chaos")
-                await self.tell("r", "pause", job, "", lambda p=pause: client.call(p))  # type: ignore[misc]
+                await self.note_call("r", "pause", job, "", lambda p=pause: client.call(p))  # type: ignore[misc]
                 await asyncio.sleep(1 + 2 * dice.random())
                 await self.resume(client, job)
                 await asyncio.sleep(dice.random())
@@ -138,12 +138,12 @@ class Load:
         request = job_pb2.ResumeJobRequest(job=job)
         while time.monotonic() < limit:
             now = str(time.time_ns() // 1_000_000)
-            if await self.tell("r", "resume", job, now, lambda: client.call(request)) == OK:
+            if await self.note_call("r", "resume", job, now, lambda: client.call(request)) == OK:
                 return
             await asyncio.sleep(0.1)
         raise ProcessFailed(f"{job} could not be resumed within {RESUME_S:.0f} s")
 
-    async def tell(
+    async def note_call(
         self,
         name: str,
         what: str,

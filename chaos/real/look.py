@@ -153,8 +153,8 @@ async def verified(nodes: NodeProcesses, token: str | None = None) -> list[Verif
     found = []
     for node in nodes:
         async with AsyncClient(node.client, timeout=VERIFY_S, token=token) as client:
-            told = await client.call(cluster_pb2.VerifyStateRequest())
-        found.append(Verified(node.name, told.records, tuple(told.differences)))
+            answer = await client.call(cluster_pb2.VerifyStateRequest())
+        found.append(Verified(node.name, answer.records, tuple(answer.differences)))
     return found
 
 

@@ -37,7 +37,7 @@ from ...statemachine.schedule.plan import Plan
 from .broken import break_rule
 
 HITS = ".hits"
-# How soon it does what it is told. It is asked thousands of times a second, and each look at a file
+# How soon it obeys. It is asked thousands of times a second, and each look at a file
 # lends the interpreter to whoever else waits for it: the node would be slower than the one shipped.
 LOOK_S = 0.01
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
@@ -87,7 +87,7 @@ class NodeControl:
         self.changed_at = -1
         self.look_at = 0.0
         self.control = Control()
-        self.clock_told = False
+        self.clock_noted = False
         self.dice = random.Random(os.getpid())
 
     def look(self) -> Control:
@@ -99,7 +99,7 @@ class NodeControl:
         if at != self.changed_at:
             self.control = msgspec.json.decode(self.path.read_bytes(), type=Control)
             self.changed_at = at
-            self.clock_told = False
+            self.clock_noted = False
         return self.control
 
     def hit(self, place: str) -> None:
@@ -128,8 +128,8 @@ class NodeControl:
 
     def time_ns(self) -> int:
         control = self.look()
-        if (control.clock_ms or control.drift_ppm) and not self.clock_told:
-            self.clock_told = True
+        if (control.clock_ms or control.drift_ppm) and not self.clock_noted:
+            self.clock_noted = True
             self.hit("clock")
         turn = control.strobe_ms and time.monotonic() * 1000 // control.strobe_ms % 2
         set_by = 0.0 if turn else control.clock_ms

@@ -91,7 +91,7 @@ async def run(folder: Path, asked: RunOptions, say: Say) -> ScenarioResult:
             from_ms = int(time.time() * 1000) + EDGE_MS
             load.start()
             await mistreat(arena, load, asked, say)
-            await arena.links.tell("heal")
+            await arena.links.act("heal")
             await arena.wait_ready()
             await load.stop()
             # What was ordered for a moment from now has to come before there can be quiet.
@@ -128,7 +128,7 @@ async def mistreat(arena: Arena, load: Load, asked: RunOptions, say: Say) -> Non
                 break  # A slow machine takes its time to come back, and gets fewer faults.
             arena.check()
             load.check()
-            say(f"{time.monotonic() - began:6.1f} s  {told(fault)}")
+            say(f"{time.monotonic() - began:6.1f} s  {described(fault)}")
             task = under_way.create_task(do(injector, fault, asked.herd))
             task.add_done_callback(lambda _: places.release())
     await asyncio.sleep(max(0.0, began + asked.seconds - time.monotonic()))
@@ -142,7 +142,7 @@ async def do(injector: Injector, fault: Planned, jobs_due: int) -> None:
             await injector.do(fault)
 
 
-def told(fault: Planned) -> str:
+def described(fault: Planned) -> str:
     words = [fault.what, fault.target, fault.how]
     return " ".join(filter(None, words)) + (f" for {fault.seconds:.1f} s" if fault.seconds else "")
 

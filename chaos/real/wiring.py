@@ -21,7 +21,7 @@ class Wiring(Protocol):
 
     async def start(self) -> None: ...
 
-    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+    async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """Do something to the links; how many bytes were mistreated until now."""
 
     async def close(self) -> None: ...
@@ -53,4 +53,4 @@ class Proxies(LinksProcess):
     async def start(self) -> None:
         await super().start()
         for name, address, port, peers in self._fronts:
-            await self.tell("put_before", node=name, address=address, port=port, peers=peers)
+            await self.act("put_before", node=name, address=address, port=port, peers=peers)

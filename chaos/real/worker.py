@@ -1,6 +1,6 @@
 """Workers that live dangerously: they stall past their lease, report late, and report twice.
 
-They speak the contract by themselves, frame by frame, so that what they were told is written down
+They speak the contract by themselves, frame by frame, so that what they received is written down
 as it came. Several share a process, which is killed now and then.
 """
 
@@ -143,8 +143,8 @@ class ChaosWorker:
             await stream.write(first)
         self.stream = stream
         # What ended while hello was on its way is neither in it nor was there a stream for it.
-        told = {result.token for result in first.results}
-        late = [h.result for t, h in self.held.items() if h.result is not None and t not in told]
+        named = {result.token for result in first.results}
+        late = [h.result for t, h in self.held.items() if h.result is not None and t not in named]
         if late:
             await self.say(*late)
         beating = asyncio.create_task(self.beat())

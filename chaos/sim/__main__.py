@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cells", action="store_true", help="many clusters, not one")
     parser.add_argument("--first", type=int, default=1, help="the first seed of --seeds")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
-    parser.add_argument("--story", type=int, default=40, help="lines told of a --seed")
+    parser.add_argument("--story", type=int, default=40, help="lines shown of a --seed")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(argv)
     begun = time.monotonic()
@@ -74,7 +74,7 @@ def one_seed(seed: int, lines: int, *, rules: bool) -> tuple[dict[str, object], 
     outcome = run_seed(seed, rules=rules, story=lines)
     for line in outcome.story:
         say(line)
-    tell(outcome, rules=rules)
+    show(outcome, rules=rules)
     result = {
         "seed": seed,
         "violation": outcome.violation,
@@ -88,7 +88,7 @@ def one_seed(seed: int, lines: int, *, rules: bool) -> tuple[dict[str, object], 
     return result, not outcome.violation
 
 
-def tell(outcome: SimResult, *, rules: bool) -> None:
+def show(outcome: SimResult, *, rules: bool) -> None:
     say(outcome.options)
     if outcome.violation:
         say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")
@@ -111,7 +111,7 @@ def many_seeds(seeds: range, jobs: int, *, rules: bool) -> tuple[dict[str, objec
         reads += outcome.reads
         if outcome.violation:
             failed.append(outcome.seed)
-            tell(outcome, rules=rules)
+            show(outcome, rules=rules)
         if done % 100 == 0:
             say(f"{done} of {len(seeds)} seeds, {len(failed)} violations")
     result: dict[str, object] = {

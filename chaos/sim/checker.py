@@ -22,10 +22,10 @@ HashOf = bytes
 
 
 class Checker:
-    """Knows what was promised; told of everything that happens."""
+    """Knows what was promised; and is notified of everything that happens."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.note = note
         self.leaders: dict[int, str] = {}
         self.terms: dict[int, int] = {}  # Term of each committed index.
         self.entries: dict[int, HashOf] = {}  # What was applied at each index.
@@ -123,7 +123,7 @@ class Checker:
 
 
 def holds(disk: SimDisk, limits: JournalLimits, index: int, term: int) -> bool:
-    """Tell whether a node that starts from this durable image has the entry."""
+    """Return whether a node that starts from this durable image has the entry."""
     journal = Journal(disk.image(), limits, "00" * 8)
     if index <= journal.base_index:
         return True

@@ -31,7 +31,7 @@ class SimCall:
 
     @property
     def leads(self) -> bool:
-        """Tell whether the node that was asked still leads in the term in which it was."""
+        """Return whether the node that was asked still leads in the term in which it was."""
         core = self.node.core
         return core is not None and core.node.leads and core.term == self.term
 

@@ -62,7 +62,7 @@ class SimCluster:
     def __init__(self, options: Options, kit: Kit) -> None:
         self.options, self.kit = options, kit
         self.world = World(options.seed)
-        self.checker = Checker(self.world.tell)
+        self.checker = Checker(self.world.note)
         self.first_names = [f"n{i}" for i in range(1, options.nodes + 1)]
         self.spare = f"n{options.nodes + 1}"
         self.names = [*self.first_names, self.spare]
@@ -180,7 +180,7 @@ class SimCluster:
         """Heal a majority, leave the rest broken, and demand progress."""
         core_nodes = self.faults.leave_majority()
         world, names = self.world, [n.name for n in core_nodes]
-        world.tell(f"healed: {', '.join(names)}")
+        world.note(f"healed: {', '.join(names)}")
         if not world.run(world.now + LEADER_WITHIN, lambda: self.followed(names)):
             raise SimViolation(f"no majority of {names} follows a leader after {LEADER_WITHIN} s")
         begun, acks = world.now, self.checker.acks
@@ -202,7 +202,7 @@ class SimCluster:
         """What else is given time before everyone stops."""
 
     def followed(self, names: list[str]) -> bool:
-        """Tell whether a majority follows one of these, in its term."""
+        """Return whether a majority follows one of these, in its term."""
         cores = [c for n in names if (c := self.nodes[n].core) is not None]
         return any(
             core.node.leads

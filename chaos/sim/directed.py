@@ -1,7 +1,7 @@
 """Schedules step by step, for what chance does not meet within a budget.
 
 Each plays on the same nodes, disks and links as a random history, under the same checks, and ends
-with the same healing. Only the links are told what to lose; delays and disks stay with the seed.
+with the same healing. Only the links are given what to lose; delays and disks stay with the seed.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def level(nodes: list[SimNode]) -> bool:
 
 
 def would_store_own(node: SimNode, message: Append) -> bool:
-    """Tell whether a follower would take an entry of the very term of its leader."""
+    """Return whether a follower would take an entry of the very term of its leader."""
     core = node.core
     own = any(e.term == message.term for e in message.entries)
     return own and core is not None and message.prev <= core.journal.last_index
@@ -203,6 +203,6 @@ def pause_and_cut(cluster: SimCluster) -> None:
 
 
 def waits(cluster: SimCluster, node: SimNode) -> bool:
-    """Tell whether a caller waits for what a node was asked to write."""
+    """Return whether a caller waits for what a node was asked to write."""
     calls = [call for client in cluster.clients for call in client.calls]
     return any(c.node is node and c.what != "read" and not c.answered for c in calls)

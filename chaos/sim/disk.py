@@ -89,7 +89,7 @@ class SimDisk:
         self._note(f"sync {path}")
         file = self._create(path)
         if self.sync_error:
-            # As Linux does it: the error is told once and the pages count as clean.
+            # As Linux does it: the error is reported once and the pages count as clean.
             file.dirty.clear()
             raise OSError(errno.EIO, "simulated: input/output error", path)
         file.sync()

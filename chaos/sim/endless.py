@@ -34,8 +34,8 @@ def notifies_chain(view: View, wave: Wave, notices: list[Notice], most: int) -> 
             most = 0 if view.is_full else most - 1
 
 
-def tells_dependents(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
-    """A2: all jobs that wait for one are told of its end in one change."""
+def notifies_dependents(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
+    """A2: all jobs that wait for one are notified of its end in one change."""
     for source, notice in notices:
         for jid in downstream_from(view, source, notice.next_jid):
             if waves._look(view, wave, jid, source, notice):
@@ -43,7 +43,7 @@ def tells_dependents(view: View, wave: Wave, notices: list[Notice], most: int) -
 
 
 def keeps_nothing(view: View, wave: Wave, left: Notice) -> None:
-    """A1, A2: whoever is not told in the first step never is."""
+    """A1, A2: whoever is not notified in the first step never is."""
 
 
 def clears(view: View, job: Job, room: RoomRecord) -> bool:
@@ -72,12 +72,12 @@ def walks(view: View, jid: int, scheduled_ms: int) -> tuple[int, LedgerRecord] |
 # Functions by name, since mutants go to other processes.
 
 
-def tells_whole_chains() -> AbstractContextManager[None]:
+def notifies_whole_chains() -> AbstractContextManager[None]:
     return exchanged(waves, "_notify", notifies_chain)
 
 
-def tells_all_dependents() -> AbstractContextManager[None]:
-    return exchanged(waves, "_notify", tells_dependents)
+def notifies_all_dependents() -> AbstractContextManager[None]:
+    return exchanged(waves, "_notify", notifies_dependents)
 
 
 def forgets_the_rest() -> AbstractContextManager[None]:

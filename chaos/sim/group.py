@@ -53,10 +53,10 @@ class GroupNode:
         self.gone = True
 
     def linked(self, peer: str) -> None:
-        """Nobody tells anything in here."""
+        """Nobody sends anything in here."""
 
     def on_notice(self, peer: str, text: bytes) -> None:
-        """Nobody tells anything in here."""
+        """Nobody sends anything in here."""
 
     def turn(self, now: float) -> list[tuple[str, Message]]:
         """Step, let the disk finish, and return what leaves."""

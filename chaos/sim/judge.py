@@ -143,7 +143,7 @@ class Judge:
             elif key[:1] == keys.ROOM:
                 self.rooms.add(key)
             elif key[:1] == keys.STEP:
-                self.pieces["A1 and A2: jobs are told of an end"] += 1
+                self.pieces["A1 and A2: jobs are notified of an end"] += 1
             elif key[:1] == keys.LEDGER:
                 jid = int.from_bytes(key[1:9], "big")
                 self._ledger(jid, keys.scheduled_at(key), parse(key, value, LedgerRecord))
@@ -333,7 +333,7 @@ class Judge:
             raise SimViolation(f"S9 {worker} lapses on {node.name} after {silent} ms of silence")
 
     def acknowledged(self, ack: worker_pb2.ResultAck, succeeded: bool) -> None:
-        """S6: a worker was told that its report counts."""
+        """S6: a worker was assured that its report counts."""
         fate = self.fates.get(ack.token, "nothing")
         good = {"SUCCEEDED"} if succeeded else {"FAILED", "CANCELLED"}
         if not ack.reason and fate not in good:

@@ -9,8 +9,8 @@ from .directed import figure_8, late_ack, lone_leader, pause_and_cut
 from .endless import (
     clears_at_once,
     forgets_the_rest,
-    tells_all_dependents,
-    tells_whole_chains,
+    notifies_all_dependents,
+    notifies_whole_chains,
     walks_over_the_ledger,
 )
 from .mutants import (
@@ -169,11 +169,11 @@ MUTANTS = [
         rules=True,
     ),
     Mutant(
-        "A1-whole-chain", Kit(rules=tells_whole_chains), 20, frozenset({"hasty", "flow"}),
+        "A1-whole-chain", Kit(rules=notifies_whole_chains), 20, frozenset({"hasty", "flow"}),
         rules=True,
     ),
     Mutant(
-        "A2-all-dependents", Kit(rules=tells_all_dependents), 20, frozenset({"hasty", "flow"}),
+        "A2-all-dependents", Kit(rules=notifies_all_dependents), 20, frozenset({"hasty", "flow"}),
         rules=True,
     ),
     Mutant(

@@ -248,7 +248,7 @@ class C10LeavesCallersWaiting(Proposals):
     """
 
     def fail(self, upto: int | None = None) -> None:
-        """Tell nobody."""
+        """Notify nobody."""
 
 
 class VotesTwice(Election):

@@ -90,7 +90,7 @@ class SimNode:
         except Fatal as error:
             self.stop(error)
             return
-        self.world.tell(f"{self.name} starts")
+        self.world.note(f"{self.name} starts")
         self.look_for_rot()
         self.began()
         self.poke()
@@ -143,7 +143,7 @@ class SimNode:
 
     def stop(self, error: Exception) -> None:
         """The node ends itself; whether it had a reason is judged by the cluster."""
-        self.world.tell(f"{self.name} stops: {type(error).__name__}: {error}")
+        self.world.note(f"{self.name} stops: {type(error).__name__}: {error}")
         self.broken = f"{type(error).__name__}: {error}"
         self.die(power=False)
         self.cluster.stopped(self, error)
@@ -324,17 +324,17 @@ class SimNode:
 
     def leadership_gained(self, term: int) -> None:
         self.led = True
-        self.world.tell(f"{self.name} leads in term {term}")
+        self.world.note(f"{self.name} leads in term {term}")
 
     def leadership_lost(self, term: int) -> None:
         self.led = False
-        self.world.tell(f"{self.name} lost leadership, term is {term}")
+        self.world.note(f"{self.name} lost leadership, term is {term}")
 
     def removed(self) -> None:
-        self.world.tell(f"{self.name} was removed")
+        self.world.note(f"{self.name} was removed")
 
     def linked(self, peer: str) -> None:
-        """Nobody tells anything in here."""
+        """Nobody sends anything in here."""
 
     def on_notice(self, peer: str, text: bytes) -> None:
-        """Nobody tells anything in here."""
+        """Nobody sends anything in here."""

@@ -1,7 +1,7 @@
 """A small replicated state behind the same hooks as the scheduler's rules.
 
 Values by key, a list that is appended to, and the answer to each request by its id, so that a
-request that is sent twice happens once. A running digest over everything applied tells two
+request that is sent twice happens once. A running digest over everything applied distinguishes two
 replicas apart after the first difference.
 """
 
@@ -21,7 +21,7 @@ class Register:
 
     def __init__(self, disk: Disk, seen: Callable[[int, bytes, str], None]) -> None:
         self.disk = disk
-        self.seen = seen  # Told of each entry that is applied, and of the digest after it.
+        self.seen = seen  # Called with each entry that is applied, and of the digest after it.
         self.index = 0
         self.digest = ""
         self.values: dict[str, str] = {}
@@ -59,7 +59,7 @@ class Register:
         return write
 
     def check(self, folder: str) -> None:
-        """The digests of its files tell all in here."""
+        """The digests of its files say all in here."""
 
     def restore(self, folder: str) -> None:
         parts = []

@@ -17,7 +17,7 @@ from .stock import run_stock
 from .world import SimViolation
 
 STOCK_BUDGET = 5
-# What a broken core or journal raises. Of rules, only what they assert tells of a defect.
+# What a broken core or journal raises. Of rules, only what they assert shows a defect.
 CRASHES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
 

@@ -56,7 +56,7 @@ class Watched(MemoryStore):
 
 
 class WatchedTroubles(Troubles):
-    """Tells the judge of mistakes in the code of a rule, which a leader survives."""
+    """Notifies the judge of mistakes in the code of a rule, which a leader survives."""
 
     def __init__(
         self, name: str, now_ms: Callable[[], int], seconds: Callable[[], float], judge: Judge
@@ -103,7 +103,7 @@ class SimReplica(Applied):
         return write
 
     def check(self, folder: str) -> None:
-        """The digests of its files tell all in here."""
+        """The digests of its files say all in here."""
 
     def restore(self, folder: str) -> None:
         items: dict[bytes, bytes] = {}
@@ -174,7 +174,7 @@ class SchedulerNode(SimNode):
             self.offset = self.world.now + error - self.clock()
 
     def tick(self) -> None:
-        """Tell the others of this node, and look whether the clocks agree."""
+        """Notify the others of this node, and look whether the clocks agree."""
         core = self.core
         if core is None:
             return
@@ -190,13 +190,13 @@ class SchedulerNode(SimNode):
     def look(self, core: Raft) -> None:
         skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
         if skew_ms and not self.leader.skew_ms:
-            self.world.tell(f"{self.name} is {skew_ms} ms away from the others")
+            self.world.note(f"{self.name} is {skew_ms} ms away from the others")
         self.leader.clock_compared(skew_ms, is_sure=self.steady.sure)
         if skew_ms and self.leader.leading:
             try:
                 core.transfer(None, self.clock(), lambda _: None)
             except faults.CallRefused:
-                self.world.tell(f"{self.name} cannot hand over")
+                self.world.note(f"{self.name} cannot hand over")
 
     # Turns of the leader's loop.
 

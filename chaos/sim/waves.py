@@ -1,4 +1,4 @@
-"""What must hold of waves at the end of a history: each goes on, or has told everybody."""
+"""What must hold of waves at the end of a history: each goes on, or has notified everybody."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[int, int]  # Of the run that a wave began with.
 def check_waves(store: Reading, late_before_ms: int) -> int:
     """Judge each wave; return how many there are.
 
-    Every job here waits for one other, so no step waits for more once it was told of an end.
+    Every job here waits for one other, so no step waits for more once it was notified of an end.
     """
     live = live_runs(store)
     count = 0
@@ -29,12 +29,12 @@ def check_waves(store: Reading, late_before_ms: int) -> int:
         if flow.live != live[place]:
             raise SimViolation(f"A2 wave {place} counts {flow.live} runs, {live[place]} are there")
         if flow.notices and not 0 < keys.instant(flow.timer_at_ms) >= late_before_ms:
-            raise SimViolation(f"A2 wave {place} has {flow.notices} to tell, and nothing moves it")
+            raise SimViolation(f"A2 wave {place} has {flow.notices} to send, and nothing moves it")
         if not (flow.live or flow.notices or flow.ended_at_ms):
             raise SimViolation(f"A2 wave {place} has nothing under way, and has not ended")
-        told = steps_of(store, place, flow)
-        if flow.ended_at_ms and told != downstream(store, place[0]):
-            raise SimViolation(f"A2 wave {place} has ended, and told {len(told)} jobs")
+        notified = steps_of(store, place, flow)
+        if flow.ended_at_ms and notified != downstream(store, place[0]):
+            raise SimViolation(f"A2 wave {place} has ended, and notified {len(notified)} jobs")
     return count
 
 
@@ -56,7 +56,7 @@ def steps_of(store: Reading, place: Place, flow: FlowRecord) -> set[int]:
         if step.round != flow.round:
             continue
         if step.state not in OVER:
-            raise SimViolation(f"A1 a step of wave {place} was told, and waits")
+            raise SimViolation(f"A1 a step of wave {place} was notified, and waits")
         found.add(int.from_bytes(key[-8:], "big"))
     return found
 

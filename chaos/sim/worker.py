@@ -1,8 +1,8 @@
 """Workers that pull leases, and do with them what workers do at their worst.
 
 A good one reports what it did once, sends it again until it is acknowledged, and holds no lease it
-was told to stop. Chance lets it stall past its lease, report late or twice, forget everything, or
-go on with what it was told to leave.
+must stop. Chance lets it stall past its lease, report late or twice, forget everything, or go on
+with what it must leave.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class SimWorker:
         elif self.line.node.life != self.line.life:
             self.leave()
         elif not self.chance("silent", 0.5):
-            self.tell(lambda session: self.say(session))
+            self.with_session(lambda session: self.say(session))
 
     def die(self) -> None:
         """The process ends with all it knew; another one comes under the same name."""
@@ -148,7 +148,7 @@ class SimWorker:
         if node.core is not None:
             node.do(what)
 
-    def tell(self, what: Callable[[WorkerSession], None]) -> None:
+    def with_session(self, what: Callable[[WorkerSession], None]) -> None:
         line, session = self.line, self.session
         if line is None or session is None or self.world.now < self.asleep_until:
             return
@@ -198,12 +198,12 @@ class SimWorker:
         else:
             result.success.SetInParent()
         self.unheard[lease.token] = result
-        self.tell(lambda session: session.report([result]))
-        self.tell(lambda session: session.credit(1))
+        self.with_session(lambda session: session.report([result]))
+        self.with_session(lambda session: session.credit(1))
         if self.chance("twice", 0.5):
             self.world.after(
                 self.world.dice.uniform(0.0, 2.0),
-                lambda: self.tell(lambda session: session.report([result])),
+                lambda: self.with_session(lambda session: session.report([result])),
             )
 
     def acknowledged(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
@@ -217,5 +217,5 @@ class SimWorker:
             lease = self.working.get(stop.token)
             if lease is not None and not self.chance("stubborn", 0.5):
                 del self.working[stop.token]
-                self.tell(lambda session: session.credit(1))
+                self.with_session(lambda session: session.credit(1))
             self.unheard.pop(stop.token, None)

@@ -57,9 +57,9 @@ class World:
     def fault(self, what: str) -> None:
         """Note something bad that was done to the cluster."""
         self.fault_events += 1
-        self.tell(what)
+        self.note(what)
 
-    def tell(self, what: str) -> None:
+    def note(self, what: str) -> None:
         self.story.append(f"{self.now:9.4f} {what}")
 
 

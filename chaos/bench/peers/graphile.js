@@ -1,7 +1,7 @@
 // The load on graphile-worker; a program of its own, run where graphile-worker is installed.
 //
 // Its argument is what is asked, as JSON; its last line is what it found. Workers are processes,
-// like ours; they tell how many runs they have begun.
+// like ours; they say how many runs they have begun.
 'use strict';
 const { fork } = require('child_process');
 const { setTimeout: sleep } = require('timers/promises');
@@ -21,7 +21,7 @@ const logger = new Logger(() => (level, message) => {
 
 async function work() {
   let begun = 0;
-  let told = 0;
+  let sent = 0;
   await run({
     noHandleSignals: true,
     logger,
@@ -40,7 +40,7 @@ async function work() {
     },
   });
   setInterval(() => {
-    if (begun !== told) process.send((told = begun));
+    if (begun !== sent) process.send((sent = begun));
   }, TELL_MS);
 }
 

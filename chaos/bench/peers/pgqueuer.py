@@ -97,7 +97,7 @@ class PgQueuerLoad:
         took = time.time() - began
         if began + took > first:
             sys.exit(f"inserting took {took:.1f} s, which is too long; has the machine other work?")
-        # Due times are told as delays from the server's clock when it reads them, so they are a
+        # Due times are given as delays from the server's clock when it reads them, so they are a
         # little later than meant. Count from what they came to be, in favour of PGQueuer.
         which = "min" if rate else "max"
         first = await self.connection.fetchval(

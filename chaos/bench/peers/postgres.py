@@ -43,9 +43,9 @@ def programs(debian: Path = DEBIAN) -> Path:
 
 
 def version() -> str:
-    told = subprocess.check_output([programs() / "postgres", "--version"], text=True, timeout=10)
-    number = re.search(r"\d+(\.\d+)*", told)
-    return number.group() if number else told.strip()
+    version = subprocess.check_output([programs() / "postgres", "--version"], text=True, timeout=10)
+    number = re.search(r"\d+(\.\d+)*", version)
+    return number.group() if number else version.strip()
 
 
 def server_user() -> str:
@@ -159,7 +159,7 @@ class Postgres:
 
 
 def accepts(folder: Path) -> bool:
-    """Whether a server takes connections, as it tells in the eighth line of its pid file."""
+    """Whether a server takes connections, as it says in the eighth line of its pid file."""
     try:
         lines = (folder / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The process of one attack: `python -m raftsched.chaos.real.hostile.attacker TOLD FOUND`.
+"""The process of one attack: `python -m raftsched.chaos.real.hostile.attacker GIVEN FOUND`.
 
 It gives way to every other process of the machine, since a real attacker has its own.
 """

@@ -6,7 +6,7 @@ import msgspec
 
 
 class AttackBrief(msgspec.Struct, frozen=True):
-    """What the harness tells an attacker."""
+    """What the harness gives an attacker."""
 
     name: str
     seed: int
@@ -25,7 +25,7 @@ class AttackBrief(msgspec.Struct, frozen=True):
 
 
 class AttackFindings(msgspec.Struct):
-    """What an attacker tells the harness at its end."""
+    """What an attacker reports to the harness at its end."""
 
     calls: int = 0
     refused: int = 0

@@ -1,4 +1,4 @@
-"""A worker of the attacker's: it takes what it is given and ends it as it is told, at once."""
+"""A worker of the attacker's: it takes what it is given and ends it as ordered, at once."""
 
 from __future__ import annotations
 

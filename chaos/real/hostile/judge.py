@@ -18,7 +18,7 @@ SETTLE_S = 3.0
 FOREIGN_S = 1.0
 # So long after the death of a leader a run may be late.
 KILL_S = 1.0
-# Of so many starts at least, one in a hundred can be told apart from the worst.
+# Of so many starts at least, one in a hundred can be distinguished from the worst.
 STARTS_LEAST = 100
 
 

@@ -208,7 +208,7 @@ async def watchers_that_do_not_read(field: HostileCaller) -> None:
 
 
 async def can_watch(field: HostileCaller, node: int) -> None:
-    """Somebody else, from elsewhere, begins to watch and is told of a change."""
+    """Somebody else, from elsewhere, begins to watch and is notified of a change."""
     async with grpc.aio.insecure_channel(field.brief.nodes[node][0]) as channel:
         watch: Any = channel.unary_stream(WATCH)
         body = event_pb2.WatchEventsRequest().SerializeToString()

@@ -56,7 +56,7 @@ class Plain:
     async def start(self) -> None:
         """There is nothing to start."""
 
-    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+    async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
         return 0
 
     async def close(self) -> None:

@@ -66,7 +66,7 @@ def test_a_gateway_is_measured_and_sheds_who_shows_no_token() -> None:
     assert int(str(found["post_per_s"])) > 0
 
 
-def test_what_was_late_is_told_by_the_second() -> None:
+def test_what_was_late_is_shown_by_the_second() -> None:
     pairs = [(100.0 + n / 10, float(n // 10)) for n in range(30) if not 10 <= n < 20]
     assert by_second([(100.0, 7.0), *pairs], 100.0, 0.95) == [7.0, 0.0, 2.0]
 

@@ -45,10 +45,10 @@ def test_of_a_steady_load_the_least_late_turn_counts_whole_and_the_ratio_is_turn
 
 
 def test_a_summary_tells_each_turn_and_one_ratio_for_each_peer() -> None:
-    told = summary(HERD, {"ours": [herd(300), herd(200)], "pgqueuer": [herd(100), herd(150)]})
+    whole = summary(HERD, {"ours": [herd(300), herd(200)], "pgqueuer": [herd(100), herd(150)]})
 
-    assert (told["of"], told["runs"], told["rounds"]) == ("herd", 1_000, 2)
-    rows = dict(flat(told))
+    assert (whole["of"], whole["runs"], whole["rounds"]) == ("herd", 1_000, 2)
+    rows = dict(flat(whole))
     assert rows["ours runs_per_s"] == 300
     assert rows["ours turns"] == [300, 200]
     assert rows["pgqueuer runs_per_s"] == 150

@@ -25,7 +25,7 @@ def test_the_gap_is_from_the_kill_to_the_end_of_the_widest_pause() -> None:
     assert found["full_rate_max_ms"] == pytest.approx(164, abs=3)
 
 
-def test_a_rate_that_comes_back_slowly_is_told() -> None:
+def test_a_rate_that_comes_back_slowly_is_shown() -> None:
     begun = every(0.002, 0, 10) + every(0.02, 10.05, 10.5) + every(0.002, 10.5, 14)
     found = figures([10.0], begun, rate=500)
     assert found["next_lease_p50_ms"] == pytest.approx(50, abs=2)

@@ -1,6 +1,6 @@
 """Run by test_cables.py in a network namespace of its own: cut, hold, slow and heal real cables.
 
-Each node is an ear that prints which datagrams it got; the last line of stdout tells what was seen.
+Each node is an ear that prints which datagrams it got; the last line of stdout says what was seen.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ear:
             return (await self.process.stdout.readline()).decode().strip()
 
 
-async def told(folder: Path) -> dict[str, object]:
+async def seen_by(folder: Path) -> dict[str, object]:
     links = Cables()
     links.nodes(folder, 2, [], lambda name: PROGRAM)
     await links.start()
@@ -68,7 +68,7 @@ async def told(folder: Path) -> dict[str, object]:
     )
 
     async def send(pair: Pair, word: str) -> None:
-        """Over the watch address, which is never cut, tell the one to send to the other."""
+        """Over the watch address, which is never cut, have the one send to the other."""
         source, target = (links.places[name] for name in pair)
         at = "127.0.0.1" if pair[0] == CLIENTS else cables._watch_address(source)
         sender.sendto(f"to {cables._address(target)} {word}".encode(), (at, PORT))
@@ -79,28 +79,28 @@ async def told(folder: Path) -> dict[str, object]:
         "one-way": [("n1", "n2")],
         "clients": [(CLIENTS, "n1"), ("n1", CLIENTS)],
     }.items():
-        before = await links.tell("cut", pairs=cut)
+        before = await links.act("cut", pairs=cut)
         passed = []
         for pair in links._all():
             # The second word goes when all is well again, so what comes first says what passed.
             await send(pair, "first")
             if pair in cut:
-                await links.tell("heal", pairs=[pair])
+                await links.act("heal", pairs=[pair])
                 await send(pair, "second")
             passed.append((pair, await ears[pair[1]].next()))
             if pair in cut:
-                await links.tell("cut", pairs=[pair])
-        swallowed = await links.tell("heal") - before
+                await links.act("cut", pairs=[pair])
+        swallowed = await links.act("heal") - before
         seen[name] = {
             "lost": sorted("-".join(pair) for pair, word in passed if word == "second"),
             "came": len([word for _, word in passed if word == "first"]),
             "swallowed": swallowed > 0,
         }
-    before = await links.tell("slow", pairs=[("n1", "n2"), ("n2", "n1")], delay_s=0.0, rate=50_000)
+    before = await links.act("slow", pairs=[("n1", "n2"), ("n2", "n1")], delay_s=0.0, rate=50_000)
     for _ in range(60):
         await send(("n1", "n2"), "x" * 1_000)
     seen["slow"] = [await ears["n2"].next() for _ in range(60)] == ["x" * 8] * 60
-    seen["waited"] = await links.tell("heal") - before > 0
+    seen["waited"] = await links.act("heal") - before > 0
     for ear in ears.values():
         ear.process.kill()
         await ear.process.wait()
@@ -110,4 +110,4 @@ async def told(folder: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     cables.enter()
-    sys.stdout.write(json.dumps(asyncio.run(told(Path(sys.argv[1])))) + "\n")
+    sys.stdout.write(json.dumps(asyncio.run(seen_by(Path(sys.argv[1])))) + "\n")

@@ -32,14 +32,14 @@ class Node:
         nodes.append(self)
         self.leader = 2
         # It says where the leader is.
-        self.tells = True
+        self.names_leader = True
         self.welcomed = asyncio.Event()
         self.greeted = False
         self.server = grpc.aio.server()
 
     @property
     def leader_address(self) -> str:
-        return self.nodes[self.leader].address if self.tells else ""
+        return self.nodes[self.leader].address if self.names_leader else ""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = str(getattr(details, "method"))  # noqa: B009  # The stub leaves it out.
@@ -93,8 +93,8 @@ async def three() -> AsyncIterator[list[Node]]:
 @asynccontextmanager
 async def played(name: str, nodes: list[Node]) -> AsyncIterator[None]:
     addresses = tuple((node.address, "", "") for node in nodes)
-    told = AttackBrief(name, 1, "tenant", SECONDS, SECONDS, 1.0, addresses, {"worker": "w"})
-    playing = asyncio.create_task(attacker.play(told))
+    given = AttackBrief(name, 1, "tenant", SECONDS, SECONDS, 1.0, addresses, {"worker": "w"})
+    playing = asyncio.create_task(attacker.play(given))
     try:
         yield
     finally:
@@ -113,11 +113,11 @@ async def test_an_attack_is_heard_by_the_leader(name: str) -> None:
         await soon(nodes[2].welcomed.wait)
 
 
-@pytest.mark.parametrize("tells", [True, False])
-async def test_an_attack_goes_on_at_the_next_leader(*, tells: bool) -> None:
+@pytest.mark.parametrize("names_leader", [True, False])
+async def test_an_attack_goes_on_at_the_next_leader(*, names_leader: bool) -> None:
     async with three() as nodes, played("held-leases", nodes):
         for node in nodes:
-            node.tells = tells
+            node.names_leader = names_leader
         await soon(nodes[2].welcomed.wait)
         for node in nodes:
             node.leader = 1
@@ -132,14 +132,14 @@ async def test_an_attack_that_nobody_heard_is_wrong() -> None:
     async with three() as nodes:
         for node in nodes:
             node.leader = -1
-            node.tells = False
+            node.names_leader = False
         addresses = tuple((node.address, "", "") for node in nodes)
         # On a busy machine the time may be over before the first hello.
         for seconds in (0.2, 2.0, 20.0):
-            told = AttackBrief(
+            given = AttackBrief(
                 "held-leases", 1, "tenant", seconds, SECONDS, 1.0, addresses, {"worker": "w"}
             )
-            found = await attacker.play(told)
+            found = await attacker.play(given)
             if any(node.greeted for node in nodes):
                 break
     assert len(found.wrong) == 1

@@ -125,7 +125,7 @@ def test_a_run_that_is_late_long_after_a_kill_is_counted() -> None:
     assert found["lateness_ms"]["max"] == pytest.approx(2_100, abs=1)
 
 
-def test_time_in_which_the_machine_was_busy_is_told_apart() -> None:
+def test_time_in_which_the_machine_was_busy_is_kept_apart() -> None:
     sight = calm()
     sight.starts[60] = Start(106.0, 900.0)
     sight.busy = [(106.1, 106.8)]
@@ -241,11 +241,11 @@ def test_frames_and_headers_are_those_of_the_standards() -> None:
 
 
 def test_attacks_are_named_with_a_line_each() -> None:
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", RUN, "chaos", "run", "hostile", "--list"],
         capture_output=True, text=True, timeout=SHORT_S, check=True,
     )  # fmt: skip
-    assert len(told.stdout.splitlines()) == len(ATTACKS)
+    assert len(ended.stdout.splitlines()) == len(ATTACKS)
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_attacks_are_named_with_a_line_each() -> None:
 def test_a_short_run_with_cheap_attacks_holds(tmp_path: Path) -> None:
     words = [word for name in CHEAP for word in ("--only", name)]
     # How late runs are says more of the machine that runs the tests than of the cluster.
-    told = subprocess.run(
+    ended = subprocess.run(
         [
             sys.executable, "-c", RUN, "chaos", "run", "hostile", "--seconds", "30", *words,
             "--no-kills", "--dir", str(tmp_path / "run"), "-o", "json", "--late-ms", "5000",
@@ -261,8 +261,8 @@ def test_a_short_run_with_cheap_attacks_holds(tmp_path: Path) -> None:
         ],
         capture_output=True, text=True, timeout=SHORT_S, check=False,
     )  # fmt: skip
-    assert told.stdout, told.stderr
-    found = json.loads(told.stdout.splitlines()[-1])
-    assert (told.returncode, found["verdict"]) == (0, "ok"), (found, told.stderr)
+    assert ended.stdout, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert (ended.returncode, found["verdict"]) == (0, "ok"), (found, ended.stderr)
     assert found["lost"] == found["doubled"] == found["leader_changes_by_attack"] == 0
     assert {each["name"] for each in found["attacks"]} == set(CHEAP)

@@ -207,7 +207,7 @@ def test_clients_need_not_say_who_they_are() -> None:
     play(story, peers=False)
 
 
-def test_a_process_of_its_own_does_what_it_is_told() -> None:
+def test_a_process_of_its_own_does_what_it_is_asked() -> None:
     async def story() -> None:
         echo = Echo()
         server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
@@ -216,15 +216,15 @@ def test_a_process_of_its_own_does_what_it_is_told() -> None:
         links = LinksProcess()
         await links.start()
         try:
-            assert await links.tell(
+            assert await links.act(
                 "put_before", node="n1", address=address, port=front, peers=True
             ) == 0  # fmt: skip
             reader, writer = await echo.connect(front, "n2")
-            await links.tell("cut", pairs=[("n1", "n2")])
+            await links.act("cut", pairs=[("n1", "n2")])
             writer.write(b"there")
             await echo.has(b"there")
             assert await silent(reader)
-            assert await links.tell("heal") == 5
+            assert await links.act("heal") == 5
         finally:
             await echo.close()
             await links.close()

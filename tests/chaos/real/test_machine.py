@@ -39,11 +39,11 @@ async def test_who_waits_for_a_processor_is_named(
 ) -> None:
     waited = {1: 5.0, 2: 7.0}
 
-    def told(pid: int) -> float:
+    def waits(pid: int) -> float:
         waited[pid] += {1: 0.001, 2: 0.03}[pid]
         return waited[pid]
 
-    monkeypatch.setattr(machine, "waited_s", told)
+    monkeypatch.setattr(machine, "waited_s", waits)
     (first, *_) = await watched(
         tmp_path,
         lambda journal: asyncio.ensure_future(
@@ -60,7 +60,7 @@ def test_the_kernel_tells_how_long_a_process_waited() -> None:
     assert machine.waited_s(1 << 30) == 0
 
 
-async def test_a_slow_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "sync", lambda file: 0.5)
     (first, *_) = await watched(
         tmp_path,

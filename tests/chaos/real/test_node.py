@@ -12,7 +12,7 @@ import pytest
 from raftsched.chaos.real.node import LOOK_S, Control, NodeControl
 
 
-def test_a_hand_looks_seldom_and_soon_does_what_it_is_told(
+def test_a_hand_looks_seldom_and_soon_does_what_it_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, looks, now = tmp_path / "control", list[Path](), [100.0]

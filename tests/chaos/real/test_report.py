@@ -53,7 +53,7 @@ def events_of_all() -> list[Event]:
     return events
 
 
-def told(history: Seen, violations: list[Violation]) -> ScenarioResult:
+def result_of(history: Seen, violations: list[Violation]) -> ScenarioResult:
     return ScenarioResult(verdict(history, violations), violations, history, 0.0)
 
 
@@ -149,7 +149,9 @@ def test_the_verdict_names_what_was_broken_and_what_left_no_sign() -> None:
 def test_the_page_is_well_formed_and_stands_alone(
     tmp_path: Path, violations: list[Violation]
 ) -> None:
-    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), told(seen(), violations))
+    report.write(
+        tmp_path / "page.html", RunOptions(scenario="mixed"), result_of(seen(), violations)
+    )
     page = (tmp_path / "page.html").read_text()
     tags = Tags()
     tags.feed(page)
@@ -166,7 +168,7 @@ def test_the_page_is_well_formed_and_stands_alone(
 
 
 def test_a_page_of_nothing_is_a_page(tmp_path: Path) -> None:
-    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), told(Seen(), []))
+    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), result_of(Seen(), []))
     assert "nothing happened" in (tmp_path / "page.html").read_text()
 
 

@@ -19,7 +19,7 @@ RUN = "from raftsched.client.cli import main; main()"
 
 def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     # Lateness says more of the machine that runs the tests than of the cluster, so it may be great.
-    told = subprocess.run(
+    ended = subprocess.run(
         [
             sys.executable, "-c", RUN, "chaos", "run", *arguments,
             "--dir", str(folder / "run"), "--report", str(folder / "page.html"), "-o", "json",
@@ -27,8 +27,8 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
         ],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert told.stdout, told.stderr
-    return told.returncode, json.loads(told.stdout.splitlines()[-1]), told.stderr
+    assert ended.stdout, ended.stderr
+    return ended.returncode, json.loads(ended.stdout.splitlines()[-1]), ended.stderr
 
 
 @pytest.mark.slow

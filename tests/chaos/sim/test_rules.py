@@ -181,11 +181,11 @@ def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
 
 
 def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
-    told = {keys.step(1, PLACE[1], jid): b"" for jid in range(5)}
+    notified = {keys.step(1, PLACE[1], jid): b"" for jid in range(5)}
     gone = RunRecord(phase=phases.SKIPPED)
     away = {keys.ended(1, keys.occurrence_of(NOW_MS, n)): encode(gone) for n in range(5)}
 
-    for much in (told, away):
+    for much in (notified, away):
         hasty = Bench(steps=1)
         hasty.change(dict(list(much.items())[:4]))
         with pytest.raises(SimViolation, match="5 in one change at 1, whose time is used up by 4"):

@@ -40,7 +40,7 @@ def state(flow: FlowRecord, steps: dict[int, StepRecord], runs: int = 0) -> Memo
         state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST, FAR: LOST}),
     ],
 )
-def test_a_wave_that_goes_on_or_has_told_everybody_is_sound(store: MemoryStore) -> None:
+def test_a_wave_that_goes_on_or_has_notified_everybody_is_sound(store: MemoryStore) -> None:
     assert check_waves(store, NOW_MS) == 1
 
 
@@ -51,8 +51,8 @@ def test_a_wave_that_goes_on_or_has_told_everybody_is_sound(store: MemoryStore) 
         (state(FlowRecord(notices=1), {NEAR: LOST}), "nothing moves it"),
         (state(FlowRecord(notices=1, timer_at_ms=NOW_MS - 1), {}), "nothing moves it"),
         (state(FlowRecord(), {NEAR: LOST, FAR: LOST}), "has not ended"),
-        (state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST}), "told 1 jobs"),
-        (state(FlowRecord(live=1, waiting=1), {NEAR: WAITS}, 1), "was told, and waits"),
+        (state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST}), "notified 1 jobs"),
+        (state(FlowRecord(live=1, waiting=1), {NEAR: WAITS}, 1), "was notified, and waits"),
     ],
 )
 def test_a_wave_that_stands_still_is_seen(store: MemoryStore, why: str) -> None:
