@@ -31,7 +31,7 @@ class Crew:
 
     def start(self) -> None:
         for worker in self.workers:
-            # What a crew before it said in the same folder is not of this one.
+            # What a crew before it wrote in the same folder is not of this one.
             worker.log.unlink(missing_ok=True)
             worker.start()
 

@@ -83,7 +83,7 @@ class Holder:
             endpoint = leader or random.choice(self.crowd.endpoints)
 
     async def _converse(self, endpoint: str) -> tuple[str, str]:
-        """One stream: who leads now, if that was said, and why it ended."""
+        """One stream: who leads now, if that was named, and why it ended."""
         self.crowd.opened += 1
         self.heartbeat_s = WELCOME_S
         self.greeted.clear()

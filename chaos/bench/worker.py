@@ -42,11 +42,11 @@ def main() -> None:
     worker.handler("noop", inline=True)(timed if options.lateness else noop)
 
     async def report() -> None:
-        said = -1
+        reported = -1
         while True:
-            if begun != said:
-                said = begun
-                sys.stdout.write(f"{said}\n")
+            if begun != reported:
+                reported = begun
+                sys.stdout.write(f"{reported}\n")
                 sys.stdout.flush()
             await asyncio.sleep(REPORT_S)
 

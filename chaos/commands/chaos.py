@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from .data_folder import data_folder
 
 HOSTILE = "hostile"
-# The options that set a limit of that scenario; where they are not said it has its own.
+# The options that set a limit of that scenario; where they are not given it has its own.
 WRITTEN = {"max_ms": "late_ms", "p99_ms": "calm_ms"}
 
 
@@ -169,7 +169,7 @@ def show_result(figures: dict[str, object], result: ScenarioResult, output: str)
 
 
 def given_limits(**limits: float) -> dict[str, float]:
-    """Those that were said; for the others the scenario has its own."""
+    """Those that were given; for the others the scenario has its own."""
     context = click.get_current_context()
     return {
         name: limit for name, limit in limits.items()

@@ -281,7 +281,7 @@ async def _run(within: int, command: Sequence[str], text: str) -> str:
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     async with asyncio.timeout(TOOL_S):
-        said, _ = await process.communicate(text.encode())
+        output, _ = await process.communicate(text.encode())
     if process.returncode:
-        raise ProcessFailed(f"{' '.join(command)} failed: {said.decode().strip()}")
-    return said.decode()
+        raise ProcessFailed(f"{' '.join(command)} failed: {output.decode().strip()}")
+    return output.decode()

@@ -207,12 +207,12 @@ def flows_are_followed(seen: Seen) -> list[Violation]:
     found = []
     succeeded = {(run.job, run.scheduled_ms) for run in seen.runs if run.state == "SUCCEEDED"}
     ran = {(run.job, run.scheduled_ms) for run in seen.runs}
-    said: dict[tuple[str, int], float] = {}
+    reported: dict[tuple[str, int], float] = {}
     places = {run.run: (run.job, run.scheduled_ms) for run in seen.runs}
     for report in seen.reports:
         place = places.get(report.run)
         if place is not None and report.end == "success":
-            said[place] = min(report.at, said.get(place, report.at))
+            reported[place] = min(report.at, reported.get(place, report.at))
     for follows in seen.follows:
         first = follows.upstream[0]
         for job, scheduled_ms in succeeded:
@@ -225,8 +225,8 @@ def flows_are_followed(seen: Seen) -> list[Violation]:
             if lease.job != follows.job:
                 continue
             for each in follows.upstream:
-                if said.get((each, lease.scheduled_ms), float("inf")) > lease.at:
-                    story = f"{lease.run} was leased before anybody had said that {each} succeeded"
+                if reported.get((each, lease.scheduled_ms), float("inf")) > lease.at:
+                    story = f"{lease.run} was leased before anybody reported that {each} succeeded"
                     found.append(Violation("S3", story))
     return found
 
@@ -234,7 +234,7 @@ def flows_are_followed(seen: Seen) -> list[Violation]:
 def limits_are_held(seen: Seen) -> list[Violation]:
     """S5: never are more runs leased at once than a concurrency limit allows.
 
-    A lease counts from when a worker had it until the same worker said how it ended, and only if
+    A lease counts from when a worker had it until the same worker reported its end, and only if
     that word was taken: then it was live all the while.
     """
     taken = {ack.token for ack in seen.acks if not ack.reason}

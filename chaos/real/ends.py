@@ -29,14 +29,14 @@ def completions_are_recorded_once(seen: Seen) -> list[Violation]:
 
 def ends_were_reported(seen: Seen) -> list[Violation]:
     """S6: an attempt that succeeded or failed was reported so by whoever held that very lease."""
-    said = {(report.run, report.token, report.end) for report in seen.reports}
+    reported = {(report.run, report.token, report.end) for report in seen.reports}
     found = []
     for run in seen.runs:
         if run.state == "SUCCEEDED" and "SUCCEEDED" not in dict(run.attempts).values():
             found.append(Violation("S6", f"{run.run} succeeded, and none of its attempts did"))
         for token, end in run.attempts:
             word = {"SUCCEEDED": "success", "FAILED": "failure"}.get(end)
-            if word is not None and (run.run, token, word) not in said:
+            if word is not None and (run.run, token, word) not in reported:
                 story = f"{run.run}: the attempt with token {token} {end}, which nobody reported"
                 found.append(Violation("S6", story))
     return found
@@ -133,7 +133,7 @@ def runs_end_for_a_reason(seen: Seen) -> list[Violation]:
 
 
 def leases_do_not_overlap(seen: Seen) -> list[Violation]:
-    """S4: what is said with an older lease, once there is a newer one, is never taken."""
+    """S4: what is reported with an older lease, once there is a newer one, is never taken."""
     taken = {ack.token for ack in seen.acks if not ack.reason}
     newer: dict[str, list[Lease]] = defaultdict(list)
     for lease in seen.leases:

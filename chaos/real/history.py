@@ -139,7 +139,7 @@ class FaultSpan(Event, frozen=True, tag="Fault"):
 
 
 class Stop(Event, frozen=True):
-    """A node was asked to stop, and did so with a code; where that is not 0, what it said last."""
+    """A node was asked to stop, and did so with a code; where that is not 0, its last message."""
 
     node: str
     began: float

@@ -1,4 +1,4 @@
-"""What is said of a run: one object of figures, and whether every promise was kept."""
+"""What is reported of a run: one object of figures, and whether every promise was kept."""
 
 from __future__ import annotations
 

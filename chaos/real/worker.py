@@ -152,11 +152,11 @@ class ChaosWorker:
             while True:
                 # So soon the contract wants it to look for another node.
                 async with asyncio.timeout(2 * self.heartbeat_s):
-                    said = await stream.read()
-                if said is grpc.aio.EOF:
+                    received = await stream.read()
+                if received is grpc.aio.EOF:
                     await stream.code()
                     return
-                frame = cast("worker_pb2.WorkResponse", said)
+                frame = cast("worker_pb2.WorkResponse", received)
                 self.take(frame)
                 if frame.HasField("redirect"):
                     self.wanted = frame.redirect.leader
@@ -222,7 +222,7 @@ class ChaosWorker:
         accepted = await self.effect(lease)
         if not accepted or (lease.attempt == 1 and self.dice.random() < self.manners.fail):
             result.failure.error.kind = "chaos"
-            result.failure.error.message = "meant to fail" if accepted else "the sink said no"
+            result.failure.error.message = "meant to fail" if accepted else "the sink refused it"
         else:
             result.success.SetInParent()
         if self.dice.random() < self.manners.late:

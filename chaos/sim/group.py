@@ -16,7 +16,7 @@ LIMITS = JournalLimits(segment=16 << 10, cache=4 << 10, entry=4 << 10)
 
 
 class GroupNode:
-    """A core with its disk, and everything it said."""
+    """A core with its disk, and everything it sent."""
 
     def __init__(
         self, name: str, names: list[str], settings: RaftSettings, disk: SimDisk | None = None
@@ -25,7 +25,7 @@ class GroupNode:
         self.contacts = {n: f"{n}:1" for n in names}
         self.settings = settings
         self.disk = disk or SimDisk()
-        self.said: list[tuple[str, Message]] = []
+        self.sent: list[tuple[str, Message]] = []
         self.applied: list[tuple[int, bytes]] = []
         self.gained: list[int] = []
         self.lost: list[int] = []
@@ -72,7 +72,7 @@ class GroupNode:
             core.step(now)
         core.run_answers()
         ready = core.outbox.release(core.journal.synced)
-        self.said += ready
+        self.sent += ready
         return ready
 
 

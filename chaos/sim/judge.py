@@ -1,4 +1,4 @@
-"""What the scheduler promises, judged from the log alone and from what was said to the outside.
+"""What the scheduler promises, judged from the log alone and from what went to the outside.
 
 S1 what was acknowledged is there; S2 each scheduled time has one outcome, and one run at most; S3
 no run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
@@ -298,7 +298,7 @@ class Judge:
                 "must do"
             )
 
-    # What was said to the outside.
+    # What went to the outside.
 
     def heard_of(self, node: SchedulerNode, worker: str) -> None:
         self.heard[node.name, node.life, worker] = node.clock_ms()

@@ -69,7 +69,9 @@ class Mutant:
     nodes: int = 0  # The size of the cluster it needs to show.
     schedule: Schedule | None = None  # In place of random faults.
     rules: bool = False  # It is one of the scheduler, not of consensus.
-    reason: str = ""  # What is said of it; with any other words it was not its defect that showed.
+    reason: str = (
+        ""  # What the judge reports; with any other words it was not its defect that showed.
+    )
 
 
 MUTANTS = [

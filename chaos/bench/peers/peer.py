@@ -137,9 +137,9 @@ def put_load(
     return figures_of(process.log.read_text(errors="replace"), peer.name)
 
 
-def figures_of(said: str, name: str) -> dict[str, Number]:
-    """The last line of what a program said, which must be figures."""
-    line = said.rstrip().rpartition("\n")[2]
+def figures_of(output: str, name: str) -> dict[str, Number]:
+    """The last line of what a program printed, which must be figures."""
+    line = output.rstrip().rpartition("\n")[2]
     try:
         found = json.loads(line)
     except json.JSONDecodeError:

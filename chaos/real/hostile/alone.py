@@ -172,8 +172,8 @@ async def small_disks(stand: Stand) -> None:
             lost = kept - await names(client)
         stand.found.figures |= {"written": len(kept), "taken_again_s": round(took, 1)}
         full = "the state cannot be written"
-        said = [full in node.log.read_text() for node in nodes]
-        stand.found.figures["states_full"] = sum(said)
+        full_nodes = [full in node.log.read_text() for node in nodes]
+        stand.found.figures["states_full"] = sum(full_nodes)
         if lost:
             stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
         ended(stand, nodes)

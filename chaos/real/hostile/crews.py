@@ -1,4 +1,4 @@
-"""Workers that are clumsy or malicious: too many kinds, too much said, nothing said."""
+"""Workers that are clumsy or malicious: too many kinds, too many frames, none at all."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def clumsy_hellos(field: HostileCaller) -> None:
     """A hundred workers with 32 labels, 32 queues and 1,000 handlers each, some of them twice."""
 
     def hello(number: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkerHello(worker=f"{field.namespace}-{number % 90}", slots=10_000)
-        said.namespaces.append(field.namespace)
-        said.queues.extend(f"q-{number}-{n}" for n in range(32))
-        said.handlers.extend(f"h-{number}-{n}" for n in range(1_000))
+        hello = worker_pb2.WorkerHello(worker=f"{field.namespace}-{number % 90}", slots=10_000)
+        hello.namespaces.append(field.namespace)
+        hello.queues.extend(f"q-{number}-{n}" for n in range(32))
+        hello.handlers.extend(f"h-{number}-{n}" for n in range(1_000))
         for n in range(32):
-            said.labels[f"label-{n}"] = f"value-{number}-{n}"
-        return worker_pb2.WorkRequest(hello=said, credits=10_000)
+            hello.labels[f"label-{n}"] = f"value-{number}-{n}"
+        return worker_pb2.WorkRequest(hello=hello, credits=10_000)
 
     async with field.tasks(keep(field, hello, number) for number in range(100)):
         await field.rest()
@@ -54,17 +54,17 @@ async def keep(
     more: Callable[[int], worker_pb2.WorkRequest] | None = None, role: str = "worker",
 ) -> None:  # fmt: skip
     """Hold a stream open, and say more on it as often as it takes it."""
-    said = 0
+    count = 0
 
     async def say(stream: Stream) -> None:
-        nonlocal said
+        nonlocal count
         reading = asyncio.ensure_future(stream.read_on())
         # It may end as the writing does, for the same reason.
         reading.add_done_callback(lambda read: read.cancelled() or read.exception())
         try:
             while field.goes_on and more is not None and not reading.done():
-                said += 1
-                await stream.write(more(said))
+                count += 1
+                await stream.write(more(count))
                 await asyncio.sleep(0)
             await reading
         finally:
@@ -137,11 +137,11 @@ async def unknown_results(field: HostileCaller) -> None:
     """Workers report 200 results a frame for leases that nobody has, as fast as they can."""
 
     def frame(turn: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkRequest()
+        frame = worker_pb2.WorkRequest()
         for number in range(200):
-            result = said.results.add(run=f"AAAAAAAAAAAAAAAAAAAA{number:06d}", token=turn + number)
+            result = frame.results.add(run=f"AAAAAAAAAAAAAAAAAAAA{number:06d}", token=turn + number)
             result.success.result.data = b"x" * 100
-        return said
+        return frame
 
     async with field.tasks(keep(field, greeting(field), n, frame) for n in range(4)):
         await field.rest()
@@ -156,18 +156,18 @@ async def runs_of_others(field: HostileCaller) -> None:
     secret = await other_tenant(field)
 
     def hello(number: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkRequest()
-        said.hello.worker = f"{field.namespace}-{number}"
-        said.hello.namespaces.append(f"{field.namespace}-b")
-        return said
+        frame = worker_pb2.WorkRequest()
+        frame.hello.worker = f"{field.namespace}-{number}"
+        frame.hello.namespaces.append(f"{field.namespace}-b")
+        return frame
 
     def frame(turn: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkRequest()
+        frame = worker_pb2.WorkRequest()
         for token in range(turn, turn + 1_000):
-            said.results.add(run=run, token=token).success.SetInParent()
-            said.progress.add(run=run, token=token)
-            said.extensions.add(run=run, token=token).by.FromSeconds(60)
-        return said
+            frame.results.add(run=run, token=token).success.SetInParent()
+            frame.progress.add(run=run, token=token)
+            frame.extensions.add(run=run, token=token).by.FromSeconds(60)
+        return frame
 
     async with field.tasks(keep(field, hello, n, frame, secret) for n in range(4)):
         await field.rest()
@@ -179,11 +179,11 @@ async def large_results(field: HostileCaller) -> None:
     data = bytes(60_000)
 
     def frame(turn: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkRequest()
+        frame = worker_pb2.WorkRequest()
         for number in range(40):
-            result = said.results.add(run="AAAAAAAAAAAAAAAAAAAAAAAAAA", token=turn + number + 1)
+            result = frame.results.add(run="AAAAAAAAAAAAAAAAAAAAAAAAAA", token=turn + number + 1)
             result.success.result.data = data
-        return said
+        return frame
 
     async with field.tasks(keep(field, greeting(field), n, frame) for n in range(4)):
         await field.rest()
@@ -223,12 +223,12 @@ async def progress_storm(field: HostileCaller) -> None:
     leases = list(answer.leases)
 
     def frame(turn: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkRequest()
+        frame = worker_pb2.WorkRequest()
         for lease in leases:
-            report = said.progress.add(run=lease.run, token=lease.token, checkpoint=bytes(16_000))
+            report = frame.progress.add(run=lease.run, token=lease.token, checkpoint=bytes(16_000))
             report.progress.done, report.progress.total = turn, 1 << 40
             report.log_tail = b"x" * 16_000
-        return said
+        return frame
 
     async with field.tasks(keep(field, greeting(field), n, frame) for n in (0, 0, 1)):
         await field.rest()

@@ -60,7 +60,7 @@ class Reply:
 
 
 class Over(Exception):
-    """A stream is over, and who leads if somebody said so."""
+    """A stream is over, and who leads if somebody named it."""
 
     def __init__(self, leader: str = "") -> None:
         super().__init__(leader)

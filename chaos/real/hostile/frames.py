@@ -240,11 +240,11 @@ async def hellos_on_one_stream(field: HostileCaller) -> None:
     """Workers that say hello again and again on one stream, under one name and under others."""
 
     def hello(name: str, number: int) -> worker_pb2.WorkRequest:
-        said = worker_pb2.WorkerHello(
+        first = worker_pb2.WorkerHello(
             worker=f"{field.namespace}-{name}", namespaces=[field.namespace], slots=number % 9 + 1,
             handlers=["work"],
         )  # fmt: skip
-        return worker_pb2.WorkRequest(hello=said, credits=1)
+        return worker_pb2.WorkRequest(hello=first, credits=1)
 
     async def live(name: str) -> None:
         async def again(stream: Stream) -> None:

@@ -53,7 +53,7 @@ class GatewayWatch:
         self.stand = stand
         self.node = next(iter(stand.arena.nodes))
         self.address = self.node.address.gateway
-        # Jobs that were made through it, as it said.
+        # Jobs that were made through it, as it answered.
         self.made: set[str] = set()
         # Which gateway of which node, and since when this node is there.
         self._pid, self._of, self._since = 0, 0, 0.0

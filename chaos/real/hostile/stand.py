@@ -371,7 +371,7 @@ def used_s() -> float:
 
 
 def why(node: NodeProcess) -> str:
-    """What a node said of its end."""
+    """What a node wrote of its end."""
     lines = node.tail().splitlines()
     worst = [line for line in lines if '"critical"' in line or '"error"' in line]
     return " ".join((worst or lines or [""])[-1].split('"event":')[-1].split())[:400]

@@ -83,7 +83,7 @@ class Scene:
             self.digests[node.machine.index] = node.machine.digest
             for index in range(journal.base_index, journal.last_index + 1):
                 self.terms[index] = journal.term_at(index)
-        said = [m.at for _, m in self.watched.said if isinstance(m, AppendAck) and m.ok]
+        said = [m.at for _, m in self.watched.sent if isinstance(m, AppendAck) and m.ok]
         journal = self.watched.core.journal
         vote = (journal.term, journal.vote or "")
         self.promises.append((len(self.disk.steps), max(said, default=0), vote))
