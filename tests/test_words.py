@@ -173,6 +173,7 @@ GONE: dict[str, dict[str, str]] = {
     ),
     "client/worker": GONE_FROM_CLIENT,
     "chaos": {
+        "poke": "wake",
         "said": "sent, reported, received",
         "tell": "notify, report, note",
         "telling": "reporting",

@@ -124,7 +124,7 @@ class SimClient:
             self.later(0.03, again)
             return
         self.calls.append(call)
-        node.poke()
+        node.wake()
         if not call.answered:
             patience = self.world.dice.choice((0.1, 0.3, 1.0))
             self.world.after(patience, lambda: again() if call is self.current else None)

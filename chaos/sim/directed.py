@@ -60,7 +60,7 @@ class Stage:
         self.count += 1
         body = LARGE % (b"directed-%d" % self.count, b"x" * self.cluster.options.payload)
         core.propose(body, lambda _: None)
-        node.poke()
+        node.wake()
         return core.journal.last_index
 
 
@@ -147,7 +147,7 @@ def late_ack(cluster: SimCluster) -> None:
     core = between.core
     if core is not None:
         core.transfer(first.name, between.clock(), lambda _: None)
-    between.poke()
+    between.wake()
     stage.until(lambda: cluster.leader() is first, "leadership does not go back")
     stage.until(lambda: level(nodes), "the new term does not reach everyone")
     # Heartbeats go on, so the follower is in the new term; entries reach one other node only.

@@ -167,7 +167,7 @@ class Faults:
             core = node.core
             body = b'{"id":"later-%d","key":"later","add":"y"}' % core.journal.last_index
             core.proposals.add(LATER_KIND, body, lambda _: None)
-            node.poke()
+            node.wake()
 
     def jump(self) -> None:
         """Somebody sets a clock, and no time server puts it right for a while."""
@@ -275,7 +275,7 @@ class Faults:
         node = self.pick()
         if node.core is not None and not node.paused:
             node.core.make_snapshot()
-            node.poke()
+            node.wake()
 
     def transfer(self) -> None:
         self.ask(lambda core, now: core.transfer(None, now, lambda _: None))
@@ -305,7 +305,7 @@ class Faults:
                 call(leader.core, leader.clock())
             except CallRefused:
                 return
-            leader.poke()
+            leader.wake()
 
     # The end of the faults.
 

@@ -93,7 +93,7 @@ class SimNode:
         self.world.note(f"{self.name} starts")
         self.look_for_rot()
         self.began()
-        self.poke()
+        self.wake()
 
     def know_later(self, core: Raft) -> None:
         """Run a later release, which knows a kind of entry more."""
@@ -184,7 +184,7 @@ class SimNode:
         except Fatal as error:
             self.stop(error)
             return
-        self.poke()
+        self.wake()
 
     def resume(self) -> None:
         if self.paused:
@@ -196,7 +196,7 @@ class SimNode:
 
     # The driver.
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Carry on until there is nothing to do at this moment."""
         core = self.core
         if core is None or self.paused:
@@ -213,7 +213,7 @@ class SimNode:
         self.begin_job(core)
         life = self.life
         if more:
-            self.world.after(0.0001, lambda: self.poke() if life == self.life else None)
+            self.world.after(0.0001, lambda: self.wake() if life == self.life else None)
         self.set_timer(core)
 
     def watch(self, core: Raft) -> None:
@@ -243,7 +243,7 @@ class SimNode:
     def timer(self, life: int, at: float) -> None:
         if life == self.life and at == self.timer_at:
             self.timer_at = float("inf")
-            self.poke()
+            self.wake()
 
     def begin_batch(self, core: Raft) -> None:
         if self.batch is not None:
@@ -263,7 +263,7 @@ class SimNode:
                 core.disk_full(True, self.clock())
                 core.free_room()
                 core.journal.relieve(batch)
-                self.poke()
+                self.wake()
                 self.later(0.3, lambda: self.end_batch(core))
             else:
                 self.stop(Fatal(f"the disk failed: {errno.errorcode.get(error.errno or 0)}"))
@@ -272,7 +272,7 @@ class SimNode:
         core.journal.end_round(batch)
         if core.node.journal_full:
             core.disk_full(False, self.clock())
-        self.poke()
+        self.wake()
 
     def begin_job(self, core: Raft) -> None:
         if self.job is None and core.jobs:
@@ -296,7 +296,7 @@ class SimNode:
         except Fatal as error:
             self.stop(error)
             return
-        self.poke()
+        self.wake()
 
     def later(self, delay: float, what: Callable[[], None]) -> None:
         """Do something unless the process has ended by then; a paused one does it on resume."""

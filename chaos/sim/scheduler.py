@@ -214,7 +214,7 @@ class SchedulerNode(SimNode):
             if session.lapsing and session not in self.lapsing:
                 self.lapsing.add(session)
                 self.judge.lapses(self, session.worker)
-        self.poke()
+        self.wake()
         next_ms = self.leader.next_ms()
         if next_ms is not None:
             self.ring += 1
@@ -245,7 +245,7 @@ class SchedulerNode(SimNode):
             reply(index)
 
         self.core.propose(data, answered)
-        self.later(0.0, self.poke)
+        self.later(0.0, self.wake)
 
     def confirm(self, reply: Reply) -> None:
         assert self.core is not None
@@ -257,7 +257,7 @@ class SchedulerNode(SimNode):
             reply(index)
 
         self.core.read(answered)
-        self.later(0.0, self.poke)
+        self.later(0.0, self.wake)
 
     # What consensus says.
 
