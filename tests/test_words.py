@@ -179,6 +179,7 @@ GONE: dict[str, dict[str, str]] = {
         "telling": "reporting",
         "tells": "notifies, reports, shows",
         "told": "notified, given, ordered",
+        "unheard": "unacknowledged",
     },
     **dict.fromkeys(("cluster/node", "cluster/api"), GONE_FROM_SERVER),
     "cluster/ops": GONE_FROM_SERVER | {"said": "what it holds: given, fields, identity"},

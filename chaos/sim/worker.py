@@ -69,7 +69,9 @@ class SimWorker:
         self.line: SimStream | None = None
         self.session: WorkerSession | None = None
         self.working: dict[int, worker_pb2.Lease] = {}
-        self.unheard: dict[int, worker_pb2.Result] = {}  # Reported, and not acknowledged yet.
+        self.unacknowledged: dict[
+            int, worker_pb2.Result
+        ] = {}  # Reported, and not acknowledged yet.
         self.asleep_until = 0.0
         self.life = 0
 
@@ -108,7 +110,7 @@ class SimWorker:
         """The process ends with all it knew; another one comes under the same name."""
         self.life += 1
         self.leave()
-        self.working, self.unheard = {}, {}
+        self.working, self.unacknowledged = {}, {}
         self.beat()
 
     def leave(self) -> None:
@@ -125,7 +127,7 @@ class SimWorker:
         hello = worker_pb2.WorkerHello(worker=self.name, handlers=["work"], slots=self.slots)
         for token, lease in self.working.items():
             hello.held.add(run=lease.run, token=token)
-        for token, result in self.unheard.items():
+        for token, result in self.unacknowledged.items():
             hello.held.add(run=result.run, token=token)
 
         def arrive() -> None:
@@ -164,8 +166,8 @@ class SimWorker:
 
     def say(self, session: WorkerSession) -> None:
         """Send what was not acknowledged again."""
-        if self.unheard:
-            session.report(list(self.unheard.values()))
+        if self.unacknowledged:
+            session.report(list(self.unacknowledged.values()))
 
     # What it does.
 
@@ -197,7 +199,7 @@ class SimWorker:
             result.failure.error.kind = "broken"
         else:
             result.success.SetInParent()
-        self.unheard[lease.token] = result
+        self.unacknowledged[lease.token] = result
         self.with_session(lambda session: session.report([result]))
         self.with_session(lambda session: session.credit(1))
         if self.chance("twice", 0.5):
@@ -208,7 +210,7 @@ class SimWorker:
 
     def acknowledged(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
         for ack in acks:
-            result = self.unheard.pop(ack.token, None)
+            result = self.unacknowledged.pop(ack.token, None)
             if result is not None:
                 self.cluster.judge.acknowledged(ack, result.HasField("success"))
 
@@ -218,4 +220,4 @@ class SimWorker:
             if lease is not None and not self.chance("stubborn", 0.5):
                 del self.working[stop.token]
                 self.with_session(lambda session: session.credit(1))
-            self.unheard.pop(stop.token, None)
+            self.unacknowledged.pop(stop.token, None)
