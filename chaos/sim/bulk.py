@@ -32,7 +32,7 @@ class BulkUser(User):
 
     PAUSE = 0.01
     # An import is many decisions, and whoever asks again begins with the first of them.
-    PATIENCE = (2.0, 3.0, 4.0)
+    RETRY_AFTER = (2.0, 3.0, 4.0)
 
     def __init__(self, number: int, cluster: SchedulerCluster) -> None:
         super().__init__(number, cluster)

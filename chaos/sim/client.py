@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .cluster import SimCluster
     from .node import SimNode
 
-PATIENCE = 4.0  # H1: a node that does not lead any more has answered its callers by then.
+ANSWER_WITHIN = 4.0  # H1: a node that does not lead any more has answered its callers by then.
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Caller(Protocol):
 
 
 class SimClient:
-    """One request at a time. It loses patience and asks elsewhere; the first call lives on."""
+    """One request at a time. It gives up and asks elsewhere; the first call lives on."""
 
     def __init__(self, number: int, cluster: SimCluster) -> None:
         self.number, self.cluster, self.world = number, cluster, cluster.world
@@ -126,8 +126,8 @@ class SimClient:
         self.calls.append(call)
         node.wake()
         if not call.answered:
-            patience = self.world.dice.choice((0.1, 0.3, 1.0))
-            self.world.after(patience, lambda: again() if call is self.current else None)
+            delay = self.world.dice.choice((0.1, 0.3, 1.0))
+            self.world.after(delay, lambda: again() if call is self.current else None)
 
     def later(self, delay: float, what: Callable[[], None]) -> None:
         waiting = self.current
@@ -158,6 +158,6 @@ def overdue(calls: list[SimCall], now: float) -> list[SimCall]:
     for call in waiting:
         if call.node.paused or call.leads:
             call.since = now
-        elif now - call.since > PATIENCE:
+        elif now - call.since > ANSWER_WITHIN:
             raise SimViolation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")
     return waiting

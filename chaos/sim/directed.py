@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...cluster.raft.message import Append, AppendAck, Message, decode
-from .client import PATIENCE
+from .client import ANSWER_WITHIN
 from .cluster import SimCluster
 from .node import SimNode
 
@@ -169,7 +169,7 @@ def lone_leader(cluster: SimCluster) -> None:
         client.stopped = False
     stage.until(lambda: waits(cluster, first), f"nobody waits on {first.name}")
     stage.leader([n for n in nodes if n is not first])
-    cluster.world.run(cluster.world.now + PATIENCE + 1.0)
+    cluster.world.run(cluster.world.now + ANSWER_WITHIN + 1.0)
     cluster.links.loses = None
 
 

@@ -45,7 +45,7 @@ class User:
     """One request at a time. Who gets no answer asks elsewhere with the same request id."""
 
     PAUSE = 0.1  # Seconds between an answer and the next request.
-    PATIENCE = (0.1, 0.3, 1.0)  # Seconds until it asks again.
+    RETRY_AFTER = (0.1, 0.3, 1.0)  # Seconds until it asks again.
 
     def __init__(self, number: int, cluster: SchedulerCluster) -> None:
         self.number, self.cluster, self.world = number, cluster, cluster.world
@@ -161,8 +161,8 @@ class User:
             self.later(0.03, self.go)
             return
         self.calls.append(call)
-        patience = self.world.dice.choice(self.PATIENCE)
-        self.world.after(patience, lambda: self.go() if call is self.current else None)
+        delay = self.world.dice.choice(self.RETRY_AFTER)
+        self.world.after(delay, lambda: self.go() if call is self.current else None)
 
     def took(self, reply: object) -> None:
         if isinstance(reply, Rejection):
