@@ -53,7 +53,7 @@ class RecurringJob(Event, frozen=True, tag="Plan"):
     # Its lateness is judged.
     prompt: bool = False
     times: tuple[int, ...] | None = None
-    # Neither patience nor overlap excuses it: each of its scheduled times has to run.
+    # Neither start deadline nor overlap excuses it: each of its scheduled times has to run.
     must_run: bool = False
 
 
@@ -252,7 +252,7 @@ def read(paths: Iterable[Path]) -> Iterator[Event]:
 
 
 @dataclass(slots=True)
-class Seen:
+class Observations:
     """A history, sorted by kind."""
 
     calls: list[ClientCall] = field(default_factory=list)
@@ -276,7 +276,7 @@ class Seen:
     verified: list[Verified] = field(default_factory=list)
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> Seen:
+    def of(cls, events: Iterable[Event]) -> Observations:
         seen = cls()
         lines = {
             ClientCall: seen.calls, RecurringJob: seen.plans, Limited: seen.limits,

@@ -130,7 +130,7 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
 
 
 def plain(spec: job_pb2.JobSpec) -> None:
-    """A job that loses nothing by overlap or patience, so that every scheduled time has to run."""
+    """A job with no overlap rule or start deadline to lose runs by: every scheduled time runs."""
     spec.action.handler = "work"
     spec.overlap.rule = job_pb2.OverlapPolicy.RULE_ALLOW
     spec.misfire.grace.FromMilliseconds(FAR_MS)

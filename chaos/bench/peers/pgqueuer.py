@@ -18,7 +18,7 @@ from typing import Any
 BATCH = 1_000
 WARM_UP = 2_000
 ROOM_S = 3.0
-PATIENCE_S = 60.0
+DRAIN_S = 60.0
 NAME = "noop"
 
 
@@ -132,7 +132,7 @@ class PgQueuerLoad:
     async def drained(self, runs: int, last_due: float) -> None:
         """Return when so many runs were begun and no job is left, each completion committed."""
         rate = self.asked["rate"]
-        until = last_due + (runs / rate if rate else 0) + PATIENCE_S + runs / 1_000
+        until = last_due + (runs / rate if rate else 0) + DRAIN_S + runs / 1_000
         while (begun := sum(each.value for each in self.begun)) < runs:
             self.look_after(until, f"{begun} of {runs} runs were begun")
             await asyncio.sleep(0.01)
