@@ -173,6 +173,9 @@ GONE: dict[str, dict[str, str]] = {
     ),
     "client/worker": GONE_FROM_CLIENT,
     "chaos": {
+        "Place": "RunKey",
+        "Seen": "Observations, AppliedListener",
+        "patience": "delay, timeout, start deadline",
         "poke": "wake",
         "said": "sent, reported, received",
         "tell": "notify, report, note",

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from . import history
-from .history import OK, REFUSED, ClientCall, Seen
+from .history import OK, REFUSED, ClientCall, Observations
 from .jobs import PROBE, everything
 from .lateness import TimeSpans
 from .linear import ABSENT, Undecided, linearizable, matters
@@ -16,7 +16,7 @@ SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
 RECORD_CALLS = frozenset({"create", "update", "delete", "get"})
 
 
-def acknowledged_writes_survive(seen: Seen) -> list[Violation]:
+def acknowledged_writes_survive(seen: Observations) -> list[Violation]:
     """S1: what was acknowledged last is there at the end, or what a later call made of it."""
     found = []
     at_end = {job.job: job.value for job in seen.jobs}
@@ -29,7 +29,7 @@ def acknowledged_writes_survive(seen: Seen) -> list[Violation]:
     return found
 
 
-def records_are_linearizable(seen: Seen) -> list[Violation]:
+def records_are_linearizable(seen: Observations) -> list[Violation]:
     """S1: the calls on each record make sense in some order."""
     found = []
     for job, calls in _records(seen).items():
@@ -48,7 +48,7 @@ def records_are_linearizable(seen: Seen) -> list[Violation]:
     return found
 
 
-def probes_survive(seen: Seen) -> list[Violation]:
+def probes_survive(seen: Observations) -> list[Violation]:
     """S1: the record that the probe writes shows no value older than one acknowledged before."""
     probes = {str(probe.number): probe for probe in seen.probes if probe.number}
     found = []
@@ -69,7 +69,7 @@ def probes_survive(seen: Seen) -> list[Violation]:
     return found
 
 
-def records_have_an_author(seen: Seen) -> list[Violation]:
+def records_have_an_author(seen: Observations) -> list[Violation]:
     """S1: no job is there that nobody created."""
     known = {job.name for job in everything()} | {plan.job for plan in seen.plans}
     known |= {call.job for call in seen.calls if call.what == "create" and call.outcome != REFUSED}
@@ -78,7 +78,7 @@ def records_have_an_author(seen: Seen) -> list[Violation]:
     ]
 
 
-def triggers_run_once(seen: Seen) -> list[Violation]:
+def triggers_run_once(seen: Observations) -> list[Violation]:
     """S2: an acknowledged trigger has its run; no request became two."""
     runs = {run.run for run in seen.runs}
     found = [
@@ -111,7 +111,7 @@ def triggers_run_once(seen: Seen) -> list[Violation]:
     return found
 
 
-def calls_end_in_time(seen: Seen) -> list[Violation]:
+def calls_end_in_time(seen: Observations) -> list[Violation]:
     """H1: each call ended with an answer or an error within its deadline."""
     lags = TimeSpans((lag.began, lag.ended) for lag in seen.lags)
     return [
@@ -125,7 +125,7 @@ def calls_end_in_time(seen: Seen) -> list[Violation]:
     ]
 
 
-def _records(seen: Seen) -> dict[str, list[ClientCall]]:
+def _records(seen: Observations) -> dict[str, list[ClientCall]]:
     found: dict[str, list[ClientCall]] = defaultdict(list)
     for call in seen.calls:
         if call.what in RECORD_CALLS:

@@ -39,8 +39,8 @@ from .history import (
     FaultSpan,
     FinalOutcome,
     Lease,
+    Observations,
     RecurringJob,
-    Seen,
 )
 from .jobs import REST_GRACE_MS
 from .lateness import calm, overdue
@@ -55,7 +55,7 @@ CALM_LEAST, CALM_LATE, MOMENTS_LEAST = 300, 0.01, 3
 RAN = frozenset({"RAN", "LATE"})
 
 
-def scheduled_times_have_one_outcome(seen: Seen) -> list[Violation]:
+def scheduled_times_have_one_outcome(seen: Observations) -> list[Violation]:
     """S2: none is lost, none has two, and each that ran has a run that the cluster still knows."""
     found = []
     outcomes: dict[str, list[FinalOutcome]] = defaultdict(list)
@@ -81,7 +81,7 @@ def scheduled_times_have_one_outcome(seen: Seen) -> list[Violation]:
     return found
 
 
-def scheduled_runs_are_unique(seen: Seen) -> list[Violation]:
+def scheduled_runs_are_unique(seen: Observations) -> list[Violation]:
     """S2: a scheduled time became one run, whatever its id."""
     counts = Counter((run.job, run.scheduled_ms) for run in seen.runs if run.scheduled)
     leased: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -101,7 +101,7 @@ def scheduled_runs_are_unique(seen: Seen) -> list[Violation]:
     ]
 
 
-def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
+def nothing_runs_without_reason(seen: Observations) -> list[Violation]:
     """S3: what was leased was planned or triggered, and not before it was due."""
     found = []
     plans = {plan.job: plan for plan in seen.plans}
@@ -127,7 +127,7 @@ def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
     return found
 
 
-def set_ahead_ms(seen: Seen, lease: Lease) -> float:
+def set_ahead_ms(seen: Observations, lease: Lease) -> float:
     """How far the clock of a node was set ahead, when no more than what nodes may differ by."""
     return max(
         (
@@ -139,7 +139,7 @@ def set_ahead_ms(seen: Seen, lease: Lease) -> float:
     )
 
 
-def tokens_grow(seen: Seen) -> list[Violation]:
+def tokens_grow(seen: Observations) -> list[Violation]:
     """S4: a later lease of a run has a higher token, and no token was given twice."""
     found = []
     by_token: dict[int, Lease] = {}
@@ -158,7 +158,7 @@ def tokens_grow(seen: Seen) -> list[Violation]:
     return found
 
 
-def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
+def the_sink_took_no_old_token(seen: Observations) -> list[Violation]:
     """S5: at the sink, no effect of an older lease came after one of a newer lease."""
     found = []
     highest: dict[str, int] = {}
@@ -172,7 +172,7 @@ def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
     return found
 
 
-def stops_are_clean(seen: Seen) -> list[Violation]:
+def stops_are_clean(seen: Observations) -> list[Violation]:
     """H1: a node that is asked to stop does, well or at the end of the time that it has."""
     return [
         Violation("H1", f"{stop.node}, asked to stop, ended with {stop.code}: {stop.words}")
@@ -181,7 +181,7 @@ def stops_are_clean(seen: Seen) -> list[Violation]:
     ]
 
 
-def copies_are_equal(seen: Seen) -> list[Violation]:
+def copies_are_equal(seen: Observations) -> list[Violation]:
     """A1: all nodes have the same state at the same revision."""
     by_revision: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for copy in seen.copies:
@@ -193,7 +193,7 @@ def copies_are_equal(seen: Seen) -> list[Violation]:
     ]
 
 
-def states_are_sound(seen: Seen) -> list[Violation]:
+def states_are_sound(seen: Observations) -> list[Violation]:
     """A1: what is derived in each state is as its records say."""
     return [
         Violation("A1", f"the state of {each.node}: {words}")
@@ -202,7 +202,7 @@ def states_are_sound(seen: Seen) -> list[Violation]:
     ]
 
 
-def flows_are_followed(seen: Seen) -> list[Violation]:
+def flows_are_followed(seen: Observations) -> list[Violation]:
     """S2, S3: what follows others ran once for each time all of them succeeded, and not before."""
     found = []
     succeeded = {(run.job, run.scheduled_ms) for run in seen.runs if run.state == "SUCCEEDED"}
@@ -231,7 +231,7 @@ def flows_are_followed(seen: Seen) -> list[Violation]:
     return found
 
 
-def limits_are_held(seen: Seen) -> list[Violation]:
+def limits_are_held(seen: Observations) -> list[Violation]:
     """S5: never are more runs leased at once than a concurrency limit allows.
 
     A lease counts from when a worker had it until the same worker reported its end, and only if
@@ -258,7 +258,7 @@ def limits_are_held(seen: Seen) -> list[Violation]:
     return found
 
 
-def pauses_are_kept(seen: Seen) -> list[Violation]:
+def pauses_are_kept(seen: Observations) -> list[Violation]:
     """S3: no scheduled time that came while a job was surely paused ran."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     asleep: dict[str, ClientCall] = {}
@@ -279,7 +279,7 @@ def pauses_are_kept(seen: Seen) -> list[Violation]:
     ]
 
 
-def set_off_ms(seen: Seen, began: float, ended: float) -> float:
+def set_off_ms(seen: Observations, began: float, ended: float) -> float:
     """How far a clock was set, ahead or back, in a stretch, when nodes may differ by that."""
     return max(
         (
@@ -301,7 +301,7 @@ def clock_ms(fault: FaultSpan) -> float:
     return 0.0 if how in (fault.what, "drift") else float(how)
 
 
-def firings_are_prompt(seen: Seen) -> list[Violation]:
+def firings_are_prompt(seen: Observations) -> list[Violation]:
     """S8: a first attempt begins within the bound, or within the bound after a fault is over."""
     return [
         Violation(
@@ -314,7 +314,7 @@ def firings_are_prompt(seen: Seen) -> list[Violation]:
     ]
 
 
-def calm_firings_are_soon(seen: Seen) -> list[Violation]:
+def calm_firings_are_soon(seen: Observations) -> list[Violation]:
     """S8: of those with no fault and no busy machine near, 99 of 100 begin within the calm bound.
 
     Few are not judged, nor is one odd moment at which many are due.
@@ -364,7 +364,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def judge(seen: Seen) -> list[Violation]:
+def judge(seen: Observations) -> list[Violation]:
     """Everything that is wrong with a history."""
     return [
         replace(violation, check=check.__name__) for check in CHECKS for violation in check(seen)

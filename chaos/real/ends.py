@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .history import Lease, Seen
+from .history import Lease, Observations
 from .violation import Violation
 
 ATTEMPTS_KEPT = 20  # A run with more shows only some of them.
 
 
-def completions_are_recorded_once(seen: Seen) -> list[Violation]:
+def completions_are_recorded_once(seen: Observations) -> list[Violation]:
     """S6: one lease ends a run well; what was acknowledged is what the cluster shows."""
     found = []
     states = {run.run: run for run in seen.runs}
@@ -27,7 +27,7 @@ def completions_are_recorded_once(seen: Seen) -> list[Violation]:
     return found
 
 
-def ends_were_reported(seen: Seen) -> list[Violation]:
+def ends_were_reported(seen: Observations) -> list[Violation]:
     """S6: an attempt that succeeded or failed was reported so by whoever held that very lease."""
     reported = {(report.run, report.token, report.end) for report in seen.reports}
     found = []
@@ -42,7 +42,7 @@ def ends_were_reported(seen: Seen) -> list[Violation]:
     return found
 
 
-def no_effect_after_success(seen: Seen) -> list[Violation]:
+def no_effect_after_success(seen: Observations) -> list[Violation]:
     """S6: once a success is acknowledged, no other lease of that run does anything."""
     done: dict[str, tuple[float, int]] = {}
     for ack in seen.acks:
@@ -57,7 +57,7 @@ def no_effect_after_success(seen: Seen) -> list[Violation]:
     return found
 
 
-def attempts_are_explained(seen: Seen) -> list[Violation]:
+def attempts_are_explained(seen: Observations) -> list[Violation]:
     """S7: no more attempts than the policy allows, and none without an end of the one before."""
     allowed = {plan.job: plan.max_attempts for plan in seen.plans}
     found = []
@@ -73,7 +73,7 @@ def attempts_are_explained(seen: Seen) -> list[Violation]:
     return found
 
 
-def leases_are_recorded(seen: Seen) -> list[Violation]:
+def leases_are_recorded(seen: Observations) -> list[Violation]:
     """S7: each lease that a worker had stands among the attempts, no more than are allowed.
 
     What is to happen at most once is leased to nobody a second time, whatever became of the first.
@@ -96,7 +96,7 @@ def leases_are_recorded(seen: Seen) -> list[Violation]:
     return found
 
 
-def everything_ended(seen: Seen) -> list[Violation]:
+def everything_ended(seen: Observations) -> list[Violation]:
     """S2: with the faults over, every run that was due has ended."""
     return [
         Violation("S2", f"{run.run} is still {run.state}")
@@ -105,7 +105,7 @@ def everything_ended(seen: Seen) -> list[Violation]:
     ]
 
 
-def runs_are_known(seen: Seen) -> list[Violation]:
+def runs_are_known(seen: Observations) -> list[Violation]:
     """S2: what a worker was once given is there at the end; no run vanishes."""
     known = {run.run for run in seen.runs}
     leased = {lease.run: lease for lease in seen.leases}
@@ -116,7 +116,7 @@ def runs_are_known(seen: Seen) -> list[Violation]:
     ]
 
 
-def runs_end_for_a_reason(seen: Seen) -> list[Violation]:
+def runs_end_for_a_reason(seen: Observations) -> list[Violation]:
     """S2: nothing here may be skipped or cancelled, and nothing is given up before its time."""
     allowed = {plan.job: plan.max_attempts for plan in seen.plans if plan.must_run}
     found = []
@@ -132,7 +132,7 @@ def runs_end_for_a_reason(seen: Seen) -> list[Violation]:
     return found
 
 
-def leases_do_not_overlap(seen: Seen) -> list[Violation]:
+def leases_do_not_overlap(seen: Observations) -> list[Violation]:
     """S4: what is reported with an older lease, once there is a newer one, is never taken."""
     taken = {ack.token for ack in seen.acks if not ack.reason}
     newer: dict[str, list[Lease]] = defaultdict(list)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .history import Bounds, FaultSpan, Lease, Seen
+from .history import Bounds, FaultSpan, Lease, Observations
 
 # A fault may show so long before it is written down, and after it is over.
 BEFORE_S, AFTER_S = 0.2, 1.0
@@ -51,7 +51,7 @@ class TimeSpans:
         return bisect_left(self.ends, began) < bisect_right(self.begins, ended)
 
 
-def firsts(seen: Seen) -> Iterator[First]:
+def firsts(seen: Observations) -> Iterator[First]:
     prompt = {plan.job: plan.from_ms for plan in seen.plans if plan.prompt}
     begun: dict[str, int] = {}
     for lease in seen.leases:
@@ -67,7 +67,7 @@ def firsts(seen: Seen) -> Iterator[First]:
             yield First(lease, late_ms, lease.at - max(0.0, late_ms) / 1000)
 
 
-def calm(seen: Seen) -> list[First]:
+def calm(seen: Observations) -> list[First]:
     """Those that had neither a fault nor a busy machine near."""
     faults = TimeSpans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
     machine = busy(seen)
@@ -79,13 +79,13 @@ def calm(seen: Seen) -> list[First]:
     ]
 
 
-def busy(seen: Seen) -> TimeSpans:
+def busy(seen: Observations) -> TimeSpans:
     """When the machine kept somebody waiting, the harness included."""
     lags = [(lag.began, lag.ended) for lag in seen.lags]
     return TimeSpans(lags + [(crowd.began, crowd.ended) for crowd in seen.crowds])
 
 
-def overdue(seen: Seen, bounds: Bounds) -> list[First]:
+def overdue(seen: Observations, bounds: Bounds) -> list[First]:
     """Those that were late by more than the bound, whatever was done to the cluster."""
     faults = over(seen)
     excuses = [(fault.began, excused_until(fault, faults, bounds)) for fault in faults]
@@ -103,7 +103,7 @@ def overdue(seen: Seen, bounds: Bounds) -> list[First]:
     return found
 
 
-def over(seen: Seen) -> list[FaultSpan]:
+def over(seen: Observations) -> list[FaultSpan]:
     return [fault for fault in seen.faults if fault.ended]
 
 

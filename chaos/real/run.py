@@ -17,7 +17,7 @@ from .arena import Arena
 from .cables import Cables
 from .checks import judge
 from .faults import UPGRADE, Planned, plan
-from .history import Bounds, FaultSpan, RecurringJob, Seen
+from .history import Bounds, FaultSpan, Observations, RecurringJob
 from .injector import Injector
 from .load import Load
 from .verdict import verdict
@@ -62,7 +62,7 @@ class ScenarioResult:
 
     figures: dict[str, Any]
     violations: list[Violation]
-    seen: Seen
+    seen: Observations
     began: float
 
 
@@ -105,7 +105,7 @@ async def run(folder: Path, asked: RunOptions, say: Say) -> ScenarioResult:
         watching.cancel()
         await arena.stop()
     ran = time.monotonic()
-    seen = Seen.of(history.read(arena.history()))
+    seen = Observations.of(history.read(arena.history()))
     say(f"judging {len(seen.calls)} calls, {len(seen.leases)} leases, {len(seen.runs)} runs")
     violations = judge(seen)
     figures = verdict(seen, violations)

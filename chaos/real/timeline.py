@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from .history import FaultSpan, Seen
+from .history import FaultSpan, Observations
 from .lateness import busy, crowded, firsts
 from .verdict import failovers, slots
 
@@ -32,7 +32,7 @@ class Axis:
         return list(range(0, int(self.span) + 1, step))
 
 
-def picture(seen: Seen) -> str:
+def picture(seen: Observations) -> str:
     """The whole of it as one SVG."""
     instants = [probe.at for probe in seen.probes] + [fault.ended for fault in seen.faults]
     if not instants:
@@ -101,7 +101,7 @@ def fault_rows(faults: Sequence[FaultSpan], axis: Axis) -> Iterable[tuple[str, s
         yield kind, "".join(bars), ROW
 
 
-def availability(seen: Seen, axis: Axis) -> str:
+def availability(seen: Observations, axis: Axis) -> str:
     """Slots in which no probe was answered in time are red."""
     first = min((probe.at for probe in seen.probes), default=0.0)
     answered = slots(seen.probes)
@@ -117,7 +117,7 @@ def availability(seen: Seen, axis: Axis) -> str:
     )
 
 
-def machine(seen: Seen, axis: Axis) -> str:
+def machine(seen: Observations, axis: Axis) -> str:
     """When the machine kept processes of the run waiting: what is late then may be its doing."""
     spans = busy(seen)
     bars = (
@@ -130,7 +130,7 @@ def machine(seen: Seen, axis: Axis) -> str:
     )
 
 
-def lateness(seen: Seen, axis: Axis) -> str:
+def lateness(seen: Observations, axis: Axis) -> str:
     """A dot for each first attempt whose lateness is judged, by when it began."""
     points = [(first.lease.at, first.late_ms) for first in firsts(seen)]
     every = max(1, len(points) // DOTS_MAX)
@@ -143,7 +143,7 @@ def lateness(seen: Seen, axis: Axis) -> str:
     return grid(top) + "".join(dots)
 
 
-def failover_stems(seen: Seen, axis: Axis) -> str:
+def failover_stems(seen: Observations, axis: Axis) -> str:
     """A stem for each kill of a leader, as high as it took until a write was acknowledged."""
     kills = [
         fault

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...cluster.ops.exits import NodeExit
 from ..percentile import percentile
-from .history import OK, ClientCall, FaultSpan, Probe, Seen
+from .history import OK, ClientCall, FaultSpan, Observations, Probe
 from .jobs import HERD
 from .lateness import busy, calm, crowded, firsts
 from .violation import Violation
@@ -32,7 +32,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def failovers(seen: Seen) -> list[float]:
+def failovers(seen: Observations) -> list[float]:
     """Milliseconds from each kill of a leader to the first write that began after it and was
     acknowledged. An answer to an earlier one may be the dead leader's, and still on its way.
     Kills that came into another fault are left out.
@@ -71,7 +71,7 @@ def slots(probes: Sequence[Probe]) -> dict[int, bool]:
     return found
 
 
-def busy_share(seen: Seen) -> float:
+def busy_share(seen: Observations) -> float:
     """How much of the time the machine kept somebody waiting."""
     if not seen.probes:
         return 0.0
@@ -79,7 +79,7 @@ def busy_share(seen: Seen) -> float:
     return round(busy(seen).within(began, ended) / (ended - began), 3)
 
 
-def herd(seen: Seen) -> dict[str, float]:
+def herd(seen: Observations) -> dict[str, float]:
     """Seconds from the instant at which very many jobs were due until the last report on them."""
     due = {plan.job: plan.from_ms for plan in seen.plans if plan.job.startswith(f"{HERD}-")}
     at = {lease.token: lease for lease in seen.leases if lease.job in due}
@@ -91,7 +91,7 @@ def herd(seen: Seen) -> dict[str, float]:
     return {"herd": len(due), "herd_drained_s": round(max(ends, default=0.0), 1)} if due else {}
 
 
-def steps(seen: Seen) -> list[dict[str, Any]]:
+def steps(seen: Observations) -> list[dict[str, Any]]:
     """Each node that got another build: how long that took, and how late runs began meanwhile."""
     found = []
     begun = list(firsts(seen))
@@ -107,14 +107,14 @@ def steps(seen: Seen) -> list[dict[str, Any]]:
     return found
 
 
-def no_write_ms(seen: Seen, fault: FaultSpan) -> float:
+def no_write_ms(seen: Observations, fault: FaultSpan) -> float:
     """The longest time in it in which no probe was acknowledged."""
     done = [probe.at + probe.took for probe in seen.probes if probe.ok]
     inside = [at for at in done if fault.began <= at <= fault.ended]
     return round(1000 * max(b - a for a, b in pairwise([fault.began, *inside, fault.ended])), 1)
 
 
-def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
+def verdict(seen: Observations, violations: Sequence[Violation]) -> dict[str, Any]:
     everything = [first.late_ms for first in firsts(seen)]
     quiet = [first.late_ms for first in calm(seen)] if seen.bounds else []
     kinds = Counter(violation.invariant for violation in violations)

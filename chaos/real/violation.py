@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .history import Seen
+from .history import Observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +21,4 @@ class Violation:
         return f"{self.invariant}: {self.story}"
 
 
-Check = Callable[[Seen], list[Violation]]
+Check = Callable[[Observations], list[Violation]]

@@ -62,7 +62,7 @@ COALESCED = run_pb2.OUTCOME_COALESCED
 PLANTED = "planted"  # In the words of a failure that a history has on purpose.
 GOES_ON = (job_pb2.JobStatus.STATE_ACTIVE, job_pb2.JobStatus.STATE_FINISHED)
 ALONE = (job_pb2.OverlapPolicy.RULE_UNSPECIFIED, job_pb2.OverlapPolicy.RULE_SKIP)
-Place = tuple[int, int]  # The jid and the occurrence of a run.
+RunKey = tuple[int, int]  # The jid and the occurrence of a run.
 
 
 @dataclass
@@ -94,9 +94,9 @@ class Judge:
         self.names: dict[int, str] = {}
         self.alone: set[int] = set()  # Jobs whose schedules begin one run at a time.
         self.rooms: set[bytes] = set()  # Where others still give way to a run.
-        self.runs: dict[Place, RunRecord] = {}
-        self.fired: set[Place] = set()
-        self.ended: dict[Place, RunRecord] = {}
+        self.runs: dict[RunKey, RunRecord] = {}
+        self.fired: set[RunKey] = set()
+        self.ended: dict[RunKey, RunRecord] = {}
         self.fates: dict[int, str] = {}  # Token -> how its lease ended.
         self.books: dict[int, JobLedger] = {}
         self.triggered: Counter[int] = Counter()
@@ -132,7 +132,7 @@ class Judge:
                 self.runs.pop(keys.run_of(key), None)
             elif key[:1] == keys.ROOM:
                 self.rooms.discard(key)
-        leases: list[tuple[int, Place]] = []
+        leases: list[tuple[int, RunKey]] = []
         self._coalesced(change)
         for key, value in zip(change.keys, change.values, strict=True):
             if key[:1] == keys.RUN:
@@ -193,7 +193,7 @@ class Judge:
                 )
 
     def _run(
-        self, change: Change, place: Place, run: RunRecord, leases: list[tuple[int, Place]]
+        self, change: Change, place: RunKey, run: RunRecord, leases: list[tuple[int, RunKey]]
     ) -> None:
         before = self.runs.get(place)
         if before is None:
@@ -215,7 +215,7 @@ class Judge:
             raise SimViolation(f"S7 {place} goes on with attempt {run.attempt}")
         self.runs[place] = run
 
-    def _new(self, change: Change, place: Place, run: RunRecord) -> None:
+    def _new(self, change: Change, place: RunKey, run: RunRecord) -> None:
         jid, occurrence = place
         scheduled_ms = keys.scheduled_of(occurrence)
         if place in self.fired:
@@ -255,7 +255,7 @@ class Judge:
     def _under_way(self, jid: int) -> list[int]:
         return [at for (of, at), run in self.runs.items() if of == jid and run.phase not in WAITING]
 
-    def _ended(self, place: Place, run: RunRecord) -> None:
+    def _ended(self, place: RunKey, run: RunRecord) -> None:
         before = self.runs.get(place)
         if place in self.ended:
             if self.ended[place].token != run.token or self.ended[place].state != run.state:

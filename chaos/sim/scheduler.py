@@ -35,7 +35,7 @@ SLIPS = (AttributeError, NameError, TypeError)
 FLUSHED: weakref.WeakKeyDictionary[SimDisk, dict[bytes, bytes]] = weakref.WeakKeyDictionary()
 
 
-Seen = Callable[[int, bytes, str], None]
+AppliedListener = Callable[[int, bytes, str], None]
 
 
 class Watched(MemoryStore):
@@ -75,7 +75,9 @@ class WatchedTroubles(Troubles):
 class SimReplica(Applied):
     """The state of one process."""
 
-    def __init__(self, disk: SimDisk, seen: Seen, judge: Judge, dice: random.Random) -> None:
+    def __init__(
+        self, disk: SimDisk, seen: AppliedListener, judge: Judge, dice: random.Random
+    ) -> None:
         self.disk, self.seen, self.judge, self.dice = disk, seen, judge, dice
         super().__init__(Watched(FLUSHED.get(disk)))
 

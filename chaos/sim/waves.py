@@ -11,7 +11,7 @@ from ...statemachine.model.record import FlowRecord, RunRecord, StepRecord, pars
 from .world import SimViolation
 
 OVER = (flow_pb2.FlowStep.STATE_FIRED, flow_pb2.FlowStep.STATE_CANNOT_RUN)
-Place = tuple[int, int]  # Of the run that a wave began with.
+RunKey = tuple[int, int]  # Of the run that a wave began with.
 
 
 def check_waves(store: Reading, late_before_ms: int) -> int:
@@ -38,16 +38,16 @@ def check_waves(store: Reading, late_before_ms: int) -> int:
     return count
 
 
-def live_runs(store: Reading) -> Counter[Place]:
+def live_runs(store: Reading) -> Counter[RunKey]:
     """How many runs of each wave are under way."""
-    found: Counter[Place] = Counter()
+    found: Counter[RunKey] = Counter()
     for key, value in store.scan(keys.RUN, keys.after(keys.RUN)):
         run = parse(key, value, RunRecord)
         found[run.flow_jid, run.flow_occurrence] += 1
     return found
 
 
-def steps_of(store: Reading, place: Place, flow: FlowRecord) -> set[int]:
+def steps_of(store: Reading, place: RunKey, flow: FlowRecord) -> set[int]:
     """The jobs that a wave has come to."""
     prefix = keys.steps_of(*place)
     found = set()

@@ -14,7 +14,7 @@ from ....cluster.local.process import ProcessFailed
 from .. import history, machine
 from ..checks import judge
 from ..faults import LEADER, Planned
-from ..history import Seen
+from ..history import Observations
 from ..load import Load
 from ..run import DUE_S, EDGE_MS, finish
 from ..verdict import DOUBLED, LOST
@@ -103,7 +103,7 @@ async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
 
 
 def judged(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
-    seen = Seen.of(history.read(stand.arena.history()))
+    seen = Observations.of(history.read(stand.arena.history()))
     lags = [(lag.began, lag.ended) for lag in seen.lags]
     stand.sight.busy = lags + [(crowd.began, crowd.ended) for crowd in seen.crowds]
     violations = judge(seen)

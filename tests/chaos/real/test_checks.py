@@ -30,10 +30,10 @@ from raftsched.chaos.real.history import (
     Lag,
     Lease,
     Limited,
+    Observations,
     Probe,
     RecurringJob,
     ReportSent,
-    Seen,
     Stop,
     Verified,
 )
@@ -137,11 +137,11 @@ def followed(up: str, down: str, scheduled: int) -> Events:
 
 
 def found(events: Events) -> set[str]:
-    return {violation.invariant for violation in judge(Seen.of(events))}
+    return {violation.invariant for violation in judge(Observations.of(events))}
 
 
 def test_a_sound_history_has_no_violations() -> None:
-    assert judge(Seen.of(sound())) == []
+    assert judge(Observations.of(sound())) == []
 
 
 def without(kind: type[Event], which: Callable[[Event], bool]) -> Events:
@@ -309,7 +309,7 @@ def test_a_wrong_history_is_found(invariant: str, events: Events) -> None:
 def test_each_check_finds_something() -> None:
     """A check that nothing trips could be empty."""
     for check in CHECKS:
-        assert any(check(Seen.of(events)) for _, _, events in WRONG), check.__name__
+        assert any(check(Observations.of(events)) for _, _, events in WRONG), check.__name__
 
 
 def test_what_follows_others_follows_them_from_the_moment_at_which_it_is_there() -> None:

@@ -22,9 +22,9 @@ from raftsched.chaos.real.history import (
     FaultSpan,
     FinalJob,
     Lease,
+    Observations,
     Probe,
     RecurringJob,
-    Seen,
     Stop,
 )
 from raftsched.chaos.real.run import RunOptions, ScenarioResult
@@ -40,8 +40,8 @@ def kill(at: float, ended: float) -> list[Event]:
             FaultSpan("kill", "n<1>", at, ended, "ended with -9")]  # fmt: skip
 
 
-def seen() -> Seen:
-    return Seen.of(events_of_all())
+def seen() -> Observations:
+    return Observations.of(events_of_all())
 
 
 def events_of_all() -> list[Event]:
@@ -53,7 +53,7 @@ def events_of_all() -> list[Event]:
     return events
 
 
-def result_of(history: Seen, violations: list[Violation]) -> ScenarioResult:
+def result_of(history: Observations, violations: list[Violation]) -> ScenarioResult:
     return ScenarioResult(verdict(history, violations), violations, history, 0.0)
 
 
@@ -76,7 +76,7 @@ class Tags(HTMLParser):
 
 
 def test_a_failover_ends_with_a_write_that_began_after_it() -> None:
-    history = Seen.of([
+    history = Observations.of([
         *kill(2.0, 3.0),
         Probe(1.99, 0.05, ok=True),  # Perhaps the answer of the dead leader.
         ClientCall("c", "get", "a", 2.01, 2.02, 5.0, "ok"),
@@ -86,7 +86,7 @@ def test_a_failover_ends_with_a_write_that_began_after_it() -> None:
     ])  # fmt: skip
     assert failovers(history) == [pytest.approx(200.0)]
     other = FaultSpan("pause", "n2", 1.0, 2.5, "T")
-    assert failovers(Seen.of([*kill(2.0, 3.0), Probe(2.05, 0.15, ok=True), other])) == []
+    assert failovers(Observations.of([*kill(2.0, 3.0), Probe(2.05, 0.15, ok=True), other])) == []
 
 
 def test_a_herd_is_drained_when_the_last_report_on_it_is_answered() -> None:
@@ -96,21 +96,21 @@ def test_a_herd_is_drained_when_the_last_report_on_it_is_answered() -> None:
         Ack("w", "herd-1.1", 90, "success", "", 21.5),
         Ack("w", "tick.7", 8, "success", "", 90.0),
     ]
-    figures = verdict(Seen.of([*late, *events_of_all()]), [])
+    figures = verdict(Observations.of([*late, *events_of_all()]), [])
     assert (figures["herd"], figures["herd_drained_s"]) == (1, 5.5)
     assert "herd" not in verdict(seen(), [])
 
 
 def test_stops_are_counted_and_slow_ones_named() -> None:
     stops = [Stop("n1", 1.0, 1.5, 0), Stop("n2", 2.0, 5.1, 3, "not finished: HTTP")]
-    figures = verdict(Seen.of(stops), [])
+    figures = verdict(Observations.of(stops), [])
     assert (figures["stops"], figures["slow_stops"]) == (2, 1)
 
 
 def test_each_node_that_got_another_build_has_its_figures() -> None:
     """It took from 1 s to 3 s: who was due then, and how long nothing was written."""
     step = FaultSpan("upgrade", "n2", 1.0, 3.0, "aa to bb")
-    (found,) = verdict(Seen.of([*events_of_all(), step]), [])["steps"]
+    (found,) = verdict(Observations.of([*events_of_all(), step]), [])["steps"]
     assert (found["step"], found["node"], found["builds"]) == ("upgrade", "n2", "aa to bb")
     assert (found["s"], found["firings"]) == (2.0, 4)
     assert found["lateness_ms"]["max"] == 7
@@ -128,7 +128,9 @@ def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> No
 def test_calm_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> None:
     assert verdict(seen(), [])["calm_firings"] == 0  # Nothing was promised.
     bounds = Bounds(1_000.0, 10.0, 50.0)
-    figures = verdict(Seen.of([*events_of_all(), bounds, Contention(0.6, 0.8, "n1", 0.05)]), [])
+    figures = verdict(
+        Observations.of([*events_of_all(), bounds, Contention(0.6, 0.8, "n1", 0.05)]), []
+    )
     # Those at seconds 0, 0.5 and 1.5; before 1 somebody waited, and from 1.8 on a fault was near.
     assert (figures["calm_firings"], figures["calm_lateness_ms"]["max"]) == (3, 4)
     assert figures["lateness_ms"]["max"] == 8
@@ -168,13 +170,17 @@ def test_the_page_is_well_formed_and_stands_alone(
 
 
 def test_a_page_of_nothing_is_a_page(tmp_path: Path) -> None:
-    report.write(tmp_path / "page.html", RunOptions(scenario="mixed"), result_of(Seen(), []))
+    report.write(
+        tmp_path / "page.html", RunOptions(scenario="mixed"), result_of(Observations(), [])
+    )
     assert "nothing happened" in (tmp_path / "page.html").read_text()
 
 
 def test_a_violation_names_its_check() -> None:
     (violation,) = judge(
-        Seen.of([ClientCall("c", "create", "a", 0, 1, 5.0, "ok", "v"), FinalJob("probe", "")])
+        Observations.of(
+            [ClientCall("c", "create", "a", 0, 1, 5.0, "ok", "v"), FinalJob("probe", "")]
+        )
     )
     assert violation.check == "acknowledged_writes_survive"
 
