@@ -66,6 +66,12 @@ ORDER = {
     ),
 }  # fmt: skip
 
+# Inside a package of the cluster, how many files the longest chain of imports has: a part names the
+# types of the parts that it is given (cluster/DESIGN.md). Each number may only become smaller.
+CHAIN_MAX = {
+    "cluster/local": 2, "cluster/raft": 13, "cluster/node": 14, "cluster/api": 9, "cluster/ops": 4,
+}  # fmt: skip
+
 # Classes that bear the name of another one: the two ends of one protocol, a record of the rules and
 # what the SDK shows of it.
 TWO_ENDS: set[str] = {"FieldFault", "Run", "Worker"}
@@ -270,9 +276,38 @@ def long_files(files: Iterator[Source]) -> list[str]:
     ]
 
 
+def long_chains(files: Iterator[Source]) -> list[str]:
+    """Files of one package stand in an order as well: no circle, and no longer chain."""
+    near: dict[str, set[str]] = {}
+    for _, name, tree in files:
+        folder = name.rpartition("/")[0]
+        here = ["raftsched", *folder.split("/")]
+        if folder in CHAIN_MAX:
+            near[name] = {
+                f"{folder}/{target[len(here)]}.py"
+                for _, target in imports(name, tree)
+                if target[: len(here)] == here
+            }
+    lengths: dict[str, float] = {}
+
+    def length(name: str) -> float:
+        if name not in lengths:
+            lengths[name] = float("inf")  # Whoever comes back to it stands in a circle.
+            lengths[name] = 1 + max((length(one) for one in near[name] & near.keys()), default=0)
+        return lengths[name]
+
+    found = []
+    for name in near:
+        most = CHAIN_MAX[name.rpartition("/")[0]]
+        if length(name) > most:
+            found.append(f"{name}: a chain of {length(name)} imports begins here, {most} may be")
+    return found
+
+
 RULES = [
     wrong_directions, wrong_order, closed_doors, absolute_imports, wrong_doors, worldly_rules,
     wrong_starters, other_starters, long_functions, names_of_two_classes, long_files,
+    long_chains,
 ]  # fmt: skip
 
 
@@ -310,6 +345,7 @@ PLANTED = [
     (other_starters, "chaos/x.py", 'command = ["-m", "raftsched.cluster.main", "node"]'),
     (long_functions, "chaos/x.py", "def f():\n" + "    pass\n" * LINES_PER_FUNCTION_MAX),
     (names_of_two_classes, "cluster/x.py", "class Once: ...\nclass Once: ..."),
+    (long_chains, "cluster/api/x.py", "from . import x"),
     (long_files, "cluster/api/x.py", "pass\n" * (LINES_PER_FILE_MAX + 1)),
 ]
 

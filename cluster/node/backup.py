@@ -13,11 +13,11 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, cast
+from typing import IO, Protocol, cast
 
 import msgspec
 
@@ -26,9 +26,6 @@ from ...statemachine.core.store import Corrupt
 from ...statemachine.model import keys
 from ...statemachine.model.record import MetaRecord, UsageRecord, parse
 from .table_reader import read_whole_beside
-
-if TYPE_CHECKING:
-    from .applier import Replica
 
 FORMAT = 1
 FOLDER = "state/"
@@ -91,7 +88,16 @@ class StateArchive:
         return json.dumps({**self.about, "files": files}, indent=1).encode()
 
 
-def take(replica: Replica, folder: Path, about: dict[str, object]) -> StateArchive:
+class CheckpointSource(Protocol):
+    """The state that a backup is made of: the replica of a node."""
+
+    @property
+    def damaged(self) -> Callable[[Corrupt], None]: ...
+
+    def checkpoint_into(self, folder: Path) -> None: ...
+
+
+def take(replica: CheckpointSource, folder: Path, about: dict[str, object]) -> StateArchive:
     """Make the checkpoint; where no other state is put in the place of this one meanwhile. All of
     it is read through: whoever needs a backup has nothing else."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
