@@ -249,13 +249,13 @@ def restore(archive: Path, other_cluster: bool, file: Path | None, **flags: str 
 
     with ending_well():
         made = recovery.restore(loaded.config, archive, other=other_cluster)
-    tell(made, loaded.config.name)
+    report(made, loaded.config.name)
 
 
 @node.command(
     help="""Go on with what ONE node holds when the majority is lost for good.
 
-Stop all nodes. With --look each tells how far its copy goes; choose the one with the highest term
+Stop all nodes. With --look each shows how far its copy goes; choose the one with the highest term
 and, among these, the highest index. What was acknowledged by the lost nodes alone is gone. The
 others come back with EMPTY folders and fetch all from this one. Leases have lapsed, since nobody
 knows how they ended. Refused while the nodes that answer are a majority with this one.
@@ -266,7 +266,7 @@ Examples:
   raftsched node recover --config node.toml
   raftsched node --config node.toml""",
 )
-@click.option("--look", is_flag=True, help="Only tell what the folder holds.")
+@click.option("--look", is_flag=True, help="Only show what the folder holds.")
 @click.option("--confirm", metavar="CLUSTER", help="The cluster's name, in place of typing it.")
 @config_options
 def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | None) -> None:
@@ -301,15 +301,15 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
                 + f"; --confirm {config.cluster}"
             ],
         )
-    tell(made, config.name)
+    report(made, config.name)
 
 
 @node.command(
     "recover-admin",
     help="""Let an admin in again when every admin's secret is lost.
 
-It writes the hash of a secret into the node's folder, and the node, which may run or not, tells the
-others. When a MAJORITY of the voters tell the same, the secret makes access tokens, for an hour and
+It writes the hash of a secret into the node's folder, and the node, which may run or not, shows the
+others. When a MAJORITY of the voters show the same, the secret makes access tokens, for an hour and
 nothing else: one disk alone opens nothing. Do it on as many machines.
 
 \b
@@ -367,7 +367,7 @@ def story_of(standing: Standing, name: str) -> str:
     )
 
 
-def tell(made: Renewed, name: str) -> None:
+def report(made: Renewed, name: str) -> None:
     click.echo(
         f"a new cluster begins on {name} with revision {made.revision}: {made.jobs:,} jobs, "
         f"{made.live_runs:,} runs under way. Start it now"

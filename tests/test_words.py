@@ -50,6 +50,10 @@ GONE_FROM_SERVER = {
     "settle": "record, reschedule or close",
     "spared": "exempt",
     "sweep": "namespace_deletion",
+    "tell": "send, show, notify",
+    "telling": "sending, asking",
+    "tells": "shows, sends",
+    "told": "sent, shown, asked",
     "unmet": "from_lease_only",
     "wish": "filter, paging",
 }

@@ -271,7 +271,7 @@ class ClusterCalls:
         if node.leads:
             await self._hand_over(call, "")
         node.drain()
-        self.shed(f"{node.name} was told to drain")
+        self.shed(f"{node.name} was asked to drain")
         return self.view.show()
 
     async def _pass_to(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> ForwardedAnswer:

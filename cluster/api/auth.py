@@ -105,7 +105,7 @@ class AccessCheck:
         if call.method.name != CREATE or not self.failures.allow(call.address):
             raise await self._stranger(call, unauthenticated(UNKNOWN))
         if not self.node.leads:
-            # The leader knows what the nodes tell.
+            # The leader knows what the nodes show.
             call.caller, call.is_stranger = call.address, True
             return
         known, voters = self.node.recovering(call.digest)
@@ -266,7 +266,7 @@ class AccessCheck:
         return True
 
     async def _who(self, call: Call, secret: str | None) -> Token | None:
-        """Whose secret is shown that this node does not know; None if only the request can tell."""
+        """Whose secret is shown that this node does not know; None if only the request can say."""
         if secret is None:
             raise await self._stranger(call, unauthenticated(NOBODY))
         token = None
@@ -294,7 +294,7 @@ class AccessCheck:
                 self._waiting -= 1
 
     async def _stranger(self, call: Call, refusal: Refused) -> Refused:
-        """What somebody without a valid token is told. Who comes again and again waits for it, so
+        """What somebody without a valid token hears. Who comes again and again waits for it, so
         that the loop has time for others."""
         if self.failures.allow(call.address):
             return refusal

@@ -117,7 +117,7 @@ class Call:
 
     @property
     def onward(self) -> Iterable[tuple[str, str | bytes]]:
-        """What the leader must be told of the caller."""
+        """What the leader must know of the caller."""
         return [
             (key, value)
             for key, value in self.metadata.items()

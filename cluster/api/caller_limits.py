@@ -84,7 +84,7 @@ class CallerShares:
         self.limits = limits
         self.calls = CallerShare("calls", limits.calls, limits.calls_by_caller)
         self.costly = CallerShare("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
-        # Calls of whom only the request itself tells who they are.
+        # Calls of whom only the request itself says who they are.
         self.strangers = CallerShare("strangers", STRANGERS, STRANGERS)
         self.bytes = CallerShare("body_mb", limits.body_mb, limits.body_mb_by_caller, MIB)
         self.answers = CallerShare(

@@ -1,7 +1,7 @@
 """Who calls by a certificate: the names in it, as gRPC has verified them on this connection.
 
 A follower passes a call on over a connection of its own, so the leader sees the certificate of
-that node. So the follower says whose it was, under a key that it has told the other nodes on the
+that node. So the follower says whose it was, under a key that it has shown the other nodes on the
 peer link and nobody else; what says so without such a key counts for nothing.
 """
 

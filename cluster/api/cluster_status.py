@@ -37,7 +37,7 @@ BEHIND_ENTRIES = 10_000
 STALE_MAX = 10.0  # Seconds without a message of a leader that are a problem of the cluster.
 EXPIRES_SOON_S = 14 * 86_400
 # Sums over thousands of namespaces take tens of milliseconds of the loop, and anybody who may look
-# may ask: those over more than so many are told again for a while.
+# may ask: those over more than so many are shown again for a while.
 SUMMED, SUMS_S = 1_000, 1.0
 
 
@@ -54,11 +54,11 @@ class StatusView:
     ) -> None:
         self.node, self.feed, self.leadership = node, feed, leadership
         self.observer, self.refused = observer, refused
-        # The sums over the namespaces, and until when they are told again.
+        # The sums over the namespaces, and until when they are shown again.
         self._sums, self._sums_until = (0, 0, 0), float("-inf")
 
     def show(self, only: int | None = None) -> cluster_pb2.ClusterStatus:
-        """To whom all may be told, or one namespace only, by its number."""
+        """To whom all may be shown, or one namespace only, by its number."""
         node, status, meta = self.node, self.node.status(), self.node.replica.meta
         voters = {name: peer for name, peer in status.peers.items() if peer.voter}
         reachable = sum(peer.connected for peer in voters.values())
@@ -76,12 +76,12 @@ class StatusView:
         if node.leader_name:
             set_ms(shown.leader_since, self.leadership.since_ms)
         if only is None:
-            self._tell_of_all(shown)
+            self._show_of_all(shown)
         else:
-            self._tell_of_one(shown, only)
-        self._tell_long_steps(shown)
-        self._tell_snapshot(shown)
-        self._tell_elections(shown)
+            self._show_of_one(shown, only)
+        self._show_long_steps(shown)
+        self._show_snapshot(shown)
+        self._show_elections(shown)
         shown.problems.extend(self._problems(shown, status))
         return shown
 
@@ -99,7 +99,7 @@ class StatusView:
             shown.feature_level, shown.build = FEATURE_LEVEL, build.build()
             shown.serving = self.node.serves
             shown.key_ids.extend(self.node.secret_keys.ids)
-            _tell(shown, self.node.directory.report)
+            _show(shown, self.node.directory.report)
         else:
             leads = name == self.node.leader_name
             shown.role = Shown.ROLE_LEADER if leads else Shown.ROLE_FOLLOWER
@@ -112,7 +112,7 @@ class StatusView:
             shown.build = about.build
             shown.key_ids.extend(about.key_ids)
             shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
-            _tell(shown, about.report)
+            _show(shown, about.report)
         return shown
 
     def _workers(self) -> int:
@@ -129,7 +129,7 @@ class StatusView:
             return None
         return about
 
-    def _tell_of_all(self, shown: cluster_pb2.ClusterStatus) -> None:
+    def _show_of_all(self, shown: cluster_pb2.ClusterStatus) -> None:
         """What is of all namespaces."""
         shown.workers = self._workers()
         tally = self.observer.tally() if self.node.leads else None
@@ -141,7 +141,7 @@ class StatusView:
         shown.jobs, shown.live_runs, shown.backlog = self._summed()
         shown.broken_jobs = set_aside.count(self.node.replica.store)
 
-    def _tell_of_one(self, shown: cluster_pb2.ClusterStatus, number: int) -> None:
+    def _show_of_one(self, shown: cluster_pb2.ClusterStatus, number: int) -> None:
         """What is of one namespace, which may be gone."""
         key = keys.usage(max(0, number))
         value = self.node.replica.store.get(key) if number >= 0 else None
@@ -164,7 +164,7 @@ class StatusView:
             self.node.steps.end("sums of the status", began)
         return self._sums
 
-    def _tell_long_steps(self, shown: cluster_pb2.ClusterStatus) -> None:
+    def _show_long_steps(self, shown: cluster_pb2.ClusterStatus) -> None:
         steps = self.node.steps
         shown.long_steps = steps.count
         for step in steps.last:
@@ -172,13 +172,13 @@ class StatusView:
             long.duration.FromMilliseconds(int(step.seconds * 1000))
             set_ms(long.time, step.at_ms)
 
-    def _tell_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
+    def _show_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
         latest = self.node.consensus.latest_snapshot
         if latest is not None:
             folder = self.node.disk.root / folder_of(latest.index)
             set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
 
-    def _tell_elections(self, shown: cluster_pb2.ClusterStatus) -> None:
+    def _show_elections(self, shown: cluster_pb2.ClusterStatus) -> None:
         for one in self.node.condition.took_over()[:SENT]:
             election = shown.elections.add(term=one.term, leader=one.leader, before=one.before)
             election.reason = WHY.get(one.why, cluster_pb2.Election.REASON_UNSPECIFIED)
@@ -276,7 +276,7 @@ class StatusView:
             )
 
     def _addresses(self, status: Status) -> Iterator[str]:
-        """This node is configured to be somewhere else than the cluster was told."""
+        """This node is configured to be somewhere else than the cluster was given."""
         me, listed = self.node.name, self.node.spec.members[self.node.name]
         listed_member = status.peers.get(me)
         if listed_member is None:
@@ -287,7 +287,7 @@ class StatusView:
         ):
             if in_cluster and in_cluster != listens:
                 yield (
-                    f"{me} is configured to be at {listens} for {who}, and the cluster was told "
+                    f"{me} is configured to be at {listens} for {who}, and the cluster was given "
                     f"{in_cluster}; correct its configuration, or: "
                     f"raftsched cluster move {me} --{flag} {listens}"
                 )
@@ -320,7 +320,7 @@ class StatusView:
             yield f"{name} is {behind} entries behind."
 
 
-def _tell(shown: Shown, report: SelfReport) -> None:
+def _show(shown: Shown, report: SelfReport) -> None:
     """How a node is, in its own words."""
     if report.sync_ms:
         shown.slowest_sync.FromMicroseconds(round(report.sync_ms * 1_000))

@@ -1,6 +1,6 @@
 """Events: followed on any node, or read in pages at the leader.
 
-A watcher holds a place in history and nothing else. It is told one change after the other, in
+A watcher holds a place in history and nothing else. It gets one change after the other, in
 frames of bounded size, and when it is behind it reads on from the journal.
 """
 
@@ -76,7 +76,7 @@ class EventCalls:
     # Following.
 
     async def watch(self, call: Call, request: event_pb2.WatchEventsRequest) -> None:
-        """Follow events until the caller leaves, or this node cannot tell any more."""
+        """Follow events until the caller leaves, or this node cannot derive them any more."""
         self.admit(call, request)
         wanted = EventFilter(request.namespace, events.parse_filter(request.filter))
         after = revision_of(self.feed.revision, END)
@@ -133,7 +133,7 @@ class EventCalls:
 
     async def _next(self, wanted: EventFilter, place: EventPlace) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""
-        change_events = await self.feed.tell(place.change)
+        change_events = await self.feed.events_of(place.change)
         behind = place.position
         place.passed(change_events)
         return wanted.chosen(change_events, behind)

@@ -2,7 +2,7 @@
 
 There is one channel per node, made when it is needed. What becomes of a call that broke off is
 known in two cases: gRPC never had a connection to send it on, or the leader itself said why not.
-In all others a write may have been done, and the caller is told so.
+In all others a write may have been done, and the caller hears so.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ class Health:
         self._reading: OrderedDict[asyncio.Timeout, float] = OrderedDict()
         self._closing = False
         self._strangers = strangers
-        self.tell(serving=False, ready=False, leads=False)
+        self.publish(serving=False, ready=False, leads=False)
 
-    def tell(self, *, serving: bool, ready: bool, leads: bool) -> None:
+    def publish(self, *, serving: bool, ready: bool, leads: bool) -> None:
         """How things are now; called whenever they may have changed."""
         known = dict.fromkeys(self._services, _status(serving))
         known[READY] = _status(serving and ready)

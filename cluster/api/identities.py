@@ -3,7 +3,7 @@
 A token is verified here, on each node that is asked, from its metadata. What its header says only
 chooses among what the provider's settings allow: the algorithm must be in their list and fit the
 key, and an id of a key is looked up in the set of that issuer and nowhere else. Before the
-signature is known to be right nobody is told why a token is not taken, since a stranger could try
+signature is known to be right nobody learns why a token is not taken, since a stranger could try
 out what there is; then its owner is, in full. The log has the reason in any case.
 """
 

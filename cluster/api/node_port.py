@@ -68,7 +68,7 @@ class NodePort(Protocol):
         """It leads, and has applied all that was committed before."""
 
     def introduce(self) -> None:
-        """Tell the other nodes of this one, as it is now."""
+        """Introduce this node to the others, as it is now."""
 
     def knows(self, level: int) -> bool:
         """No member is known to be of a version before that feature level."""
@@ -99,7 +99,7 @@ class NodePort(Protocol):
 
     @property
     def forward_keys(self) -> Mapping[str, bytes]:
-        """By node: under which key it tells a leader who has called it by a certificate."""
+        """By node: under which key it shows a leader who has called it by a certificate."""
 
     @property
     def leader_address(self) -> str:

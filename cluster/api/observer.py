@@ -1,4 +1,4 @@
-"""Who counts: the services tell of calls, and are told what the node has decided."""
+"""Who counts: the services report calls, and the node what it has decided."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A backup is put back into the cluster that runs: its pieces are taken, then it replaces the
-state. What happens in between is told in node/restoring.py."""
+state. What happens in between stands in node/restoring.py."""
 
 from __future__ import annotations
 

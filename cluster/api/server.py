@@ -178,7 +178,7 @@ class Server:
         self._strangers.start()
         self._looking = asyncio.create_task(self._look(), name="look")
         self._looking.add_done_callback(self._looked)
-        self._tell_health()
+        self._publish_health()
         return f"{self._address.rsplit(':', 1)[0]}:{port}"
 
     def _bind(self) -> int:
@@ -228,7 +228,7 @@ class Server:
             self._unread.look(loop.time())
             self._access.look(loop.time())
             self._strangers.turn()
-            self._tell_health()
+            self._publish_health()
             await asyncio.sleep(LOOK_S)
 
     def _looked(self, looking: asyncio.Task[None]) -> None:
@@ -237,9 +237,9 @@ class Server:
         if error is not None:
             self.node.fail(error)
 
-    def _tell_health(self) -> None:
+    def _publish_health(self) -> None:
         node = self.node
-        self._health.tell(
+        self._health.publish(
             serving=node.serves,
             ready=node.leads or bool(node.leader_address),
             leads=node.leads,
@@ -247,7 +247,7 @@ class Server:
 
     def _shed(self, reason: str) -> None:
         """Send workers and watchers elsewhere, if this node drains."""
-        self._tell_health()
+        self._publish_health()
         self.node.introduce()
         if self.node.draining:
             self.work.drain(reason)

@@ -206,7 +206,7 @@ class Strangers:
         strangers, largest = self._strangers(now), self._largest(now)
         if strangers or largest:
             took += each_connection(partial(end, strangers | largest))
-            tell(len(strangers), len(largest - strangers))
+            report(len(strangers), len(largest - strangers))
         return took
 
     def _strangers(self, now: Since) -> set[str]:
@@ -264,7 +264,7 @@ def end(peers: Set[str], one: socket.socket, peer: str) -> None:
         cut(one)
 
 
-def tell(strangers: int, others: int) -> None:
+def report(strangers: int, others: int) -> None:
     if strangers:
         logger.warning(
             "broke off %d connections on which much came and nobody showed who calls; whoever "

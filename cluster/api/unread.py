@@ -27,7 +27,7 @@ class Unread:
     """The answers of a node, the oldest first."""
 
     def __init__(self, answers: CallerShare, note: Callable[[Call, Rejection], None]) -> None:
-        """`note` is told of each that is given up."""
+        """`note` is called for each that is given up."""
         self._answers, self._note = answers, note
         # When each was ready, of which call it is, and how much it counts.
         self._since: OrderedDict[asyncio.Task[Any], tuple[float, Call, int]] = OrderedDict()

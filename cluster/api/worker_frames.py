@@ -28,7 +28,7 @@ def welcome(sessions: WorkerSessions) -> worker_pb2.Welcome:
     found = worker_pb2.Welcome()
     set_ms(found.heartbeat, sessions.heartbeat_ms)
     set_ms(found.lapse, sessions.lapse_ms)
-    if sessions.tells_time:
+    if sessions.shows_time:
         set_ms(found.server_time, sessions.wall_ms())
     return found
 

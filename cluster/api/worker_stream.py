@@ -1,6 +1,6 @@
 """The worker's stream: leases, acknowledgements and stops out, credits, results and beats in.
 
-The session tells what is for the worker as it happens. What was told within one turn of the loop
+The session hands over what is for the worker as it happens. What came within one turn of the loop
 leaves in one frame, and while that is on its way the next one gathers: a busy stream has large
 frames, and an idle one costs nothing but its beat. Beats are sent by the server's one clock, a
 share of all streams at each look, so that two thousand of them need no timers of their own and do
@@ -127,11 +127,11 @@ class WorkStream:
         # The redirect is said, and nothing comes behind it.
         self._over = False
 
-    # What the session tells; see WorkerSink.
+    # What the session hands over; see WorkerSink.
 
     def pre_serialize(self, words: Messages) -> None:
         if len(self._pre_serialized) >= PRE_SERIALIZED_MAX:
-            # They were never told: their change got lost, or the session went on elsewhere.
+            # They were never sent: their change got lost, or the session went on elsewhere.
             self._pre_serialized.clear()
         self._pre_serialized[id(words)] = (words, HEADS[type(words[0])].pieces(words))
 
@@ -202,9 +202,9 @@ class WorkStream:
 
     def _has_words(self) -> bool:
         """Something is to be said now, not only within the period."""
-        told = self._leases or self._acks or self._stops or self._answers_beat
+        waiting = self._leases or self._acks or self._stops or self._answers_beat
         last = self._drain is not None or self._redirect is not None
-        return bool(told or last) and not self._over
+        return bool(waiting or last) and not self._over
 
     def _frame(self) -> bytes:
         """The next frame, within its limit."""

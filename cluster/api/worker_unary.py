@@ -65,7 +65,7 @@ class Poll:
         self.session: WorkerSession | None = None
         # The caller has left, so what comes goes back.
         self.left = False
-        self._told = asyncio.Event()
+        self._answerable = asyncio.Event()
         # A grant has looked at its offer.
         self._looked = asyncio.Event()
 
@@ -78,32 +78,32 @@ class Poll:
         if self.left and self.session is not None and leases:
             self.session.report(given_back(leases))
         if leases:
-            self._told.set()
+            self._answerable.set()
 
     def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
         """What is given back here, nobody waits for."""
 
     def stops(self, stops: Sequence[Stop]) -> None:
         self.stopped.update((stop.token, stop) for stop in stops)
-        self._told.set()
+        self._answerable.set()
 
     def drain(self, reason: str) -> None:
         self.drained = True
-        self._told.set()
+        self._answerable.set()
 
     def redirect(self, leader: str, reason: str) -> None:
         self.moved = leader
-        self._told.set()
+        self._answerable.set()
         self._looked.set()
 
     def lost(self, refusal: Rejection) -> None:
         self.gone = True
-        self._told.set()
+        self._answerable.set()
         self._looked.set()
 
-    async def told(self, seconds: float) -> bool:
+    async def answerable(self, seconds: float) -> bool:
         """Whether there is something to answer with."""
-        return await _within(self._told, seconds)
+        return await _within(self._answerable, seconds)
 
     async def looked(self, seconds: float) -> bool:
         """Whether a grant has looked at its offer."""
@@ -187,7 +187,7 @@ class WorkerCalls:
             await poll.looked(min(call.timeout(), LOOKED_S))
         period = self.node.sessions.heartbeat_ms / 1000
         while not poll.gone and (left := until - loop.time()) > 0:
-            if await poll.told(min(left, period)):
+            if await poll.answerable(min(left, period)):
                 break
             if not self._held(session.worker):
                 # A session without a lease needs no heartbeat.
@@ -254,7 +254,7 @@ class WorkerCalls:
             notes = notes[len(acks) :]
         answer = worker_pb2.HeartbeatResponse(drain=session.draining)
         answer.stops.extend(self._stops(request.worker, stopped))
-        if sessions.tells_time:
+        if sessions.shows_time:
             set_ms(answer.server_time, sessions.wall_ms())
         return answer
 
@@ -287,9 +287,9 @@ class WorkerCalls:
     def _stops(self, worker: str, stopped: Mapping[int, Stop]) -> Iterator[Stop]:
         """What to stop: a cancellation is sent until their attempts have ended."""
         cancels = leases.cancels(self._view(), worker)
-        told = {stop.token for stop in cancels}
+        sent = {stop.token for stop in cancels}
         yield from cancels
-        yield from (stop for token, stop in stopped.items() if token not in told)
+        yield from (stop for token, stop in stopped.items() if token not in sent)
 
     # People.
 
@@ -336,7 +336,7 @@ class WorkerCalls:
     async def drain(
         self, call: Call, request: worker_pb2.DrainWorkerRequest
     ) -> worker_pb2.DrainWorkerResponse:
-        """Tell a worker to take no more."""
+        """Ask a worker to take no more."""
         if len(request.reason) > REASON_CHARS:
             raise wrong(
                 "reason", f"has {len(request.reason)} characters; at most {REASON_CHARS} may be"

@@ -22,7 +22,7 @@ Others may use:
 * memory: gives back what was freed.
 * node: all of this together, as services know it.
 * node_spec: what a node must know to start.
-* peer_info: what nodes tell each other of themselves.
+* peer_info: what nodes send each other of themselves.
 * pending: a request in a change, and whoever waits for it.
 * refusals: what the server itself refuses.
 * removal: the note that the cluster removed this node.

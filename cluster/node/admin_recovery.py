@@ -1,8 +1,8 @@
 """The way back when every admin's secret is lost: the folders of a majority of the nodes.
 
 `raftsched node recover-admin` writes the hash of a secret into the folder of a node, and each node
-tells the others what it found in its own. The leader takes the secret for an admin's while a
-majority of the voters tell the same hash, to make access tokens and for nothing else. So one disk
+shows the others what it found in its own. The leader takes the secret for an admin's while a
+majority of the voters show the same hash, to make access tokens and for nothing else. So one disk
 alone, or a copy of it, opens nothing: it takes as many machines as could rewrite the log anyway,
 and what is made with it is decided, replicated and written into the audit log like all else.
 """
@@ -31,7 +31,7 @@ def is_secret(text: str) -> bool:
 
 
 def write(folder: Path, secret: str) -> Path:
-    """Have the node in this folder tell of a secret from now on, for an hour."""
+    """Have the node in this folder show a secret from now on, for an hour."""
     file = folder / FILE
     new = file.with_name(f"{FILE}.new")
     new.unlink(missing_ok=True)

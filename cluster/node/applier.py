@@ -139,7 +139,7 @@ class Replica(Applied):
         doubt: str = "",
         check: Callable[[RocksStore], None] | None = None,
     ) -> None:
-        """`damaged` is told, on any thread, of each word of corruption from the store. A state that
+        """`damaged` is called, on any thread, with what the store finds corrupt. A state that
         cannot be believed, which `doubt` may say from the start, is handed to `set_aside` by its
         name and the reason, and an empty one is in its place; consensus gives it what it lacks.
         `check` reads a state before it is believed."""

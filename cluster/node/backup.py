@@ -42,7 +42,7 @@ class StateArchive:
     """One archive on its way out. Not for the loop: it reads files."""
 
     def __init__(self, folder: Path, about: dict[str, object]) -> None:
-        """`folder` holds a checkpoint and goes with `remove`; `about` is told in the manifest."""
+        """`folder` holds a checkpoint and goes with `remove`; `about` stands in the manifest."""
         self.folder = folder
         value = peek(folder, keys.META)
         self.meta = parse(keys.META, value, MetaRecord) if value else MetaRecord()

@@ -1,7 +1,7 @@
 """The secret with which the first access token is made, where `tokens` is on.
 
 Nobody is an admin by default: whoever can read the folder of a node is. Each node writes a secret
-of its own at its first start and tells the others its hash, so whichever is shown, the leader
+of its own at its first start and sends the others its hash, so whichever is shown, the leader
 knows it. As soon as there is a token the file goes, and no such secret opens anything; a note in
 its place says when and by what it was used, to whoever could read the secret.
 """

@@ -1,4 +1,4 @@
-"""How this node is, as it tells the others each second beside the rest of what it says of itself:
+"""How this node is, as it shows the others each second beside the rest of what it says of itself:
 how slow its disk was, until when its certificates are valid, and who came to lead.
 
 Nothing here is replicated. A node that has just started learns from the others who led before.
@@ -44,7 +44,7 @@ class NodeCondition:
         driver.on_leader_change(self.look_at_leader)
 
     def look(self) -> None:
-        """To be called each second: what has changed is told with the next word."""
+        """To be called each second: what has changed is sent with the next word."""
         self.elections.look(self._consensus.term)
         for info in self._directory.peer_infos.values():
             self._learn(info.report.took_over)
@@ -91,12 +91,12 @@ class NodeCondition:
         is_there = before in (self._spec.name, leader) or before in self._consensus.connected
         return (SILENT if is_there else CONNECTION_LOST) if before else ""
 
-    def _learn(self, told: Iterable[TookOver]) -> None:
+    def _learn(self, heard: Iterable[TookOver]) -> None:
         """Take what another node has seen, and this one has not."""
         now_ms = self._spec.wall_ms()
         self._keep({
             one.term: one
-            for one in told
+            for one in heard
             if one.term not in self._took_over and now_ms - DAY_MS < one.at_ms < now_ms + DAY_MS
         })  # fmt: skip
 

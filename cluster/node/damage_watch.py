@@ -1,6 +1,6 @@
 """Looks for files of a running node that are not what was written, and ends it by that.
 
-Damage of the state or of the journal ends the node: others lead on, and a note tells the next start
+Damage of the state or of the journal ends the node: others lead on, and a note shows the next start
 what it met. A snapshot is set aside, and another one is made of the state.
 """
 

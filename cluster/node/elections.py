@@ -10,7 +10,7 @@ KEPT = 1_000  # Instants that are kept; more are "at least so many".
 
 
 class Elections:
-    """Counts terms, each of which begins with an election. To be told now and then."""
+    """Counts terms, each of which begins with an election. To be called now and then."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds

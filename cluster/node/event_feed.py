@@ -124,7 +124,7 @@ class EventFeed:
         return self._state.meta.revision
 
     def oldest(self) -> int:
-        """The oldest revision whose events can still be told; the next one if there is none."""
+        """The oldest revision whose events can still be derived; the next one if there is none."""
         base = self._base
         if self._oldest[0] != base:
             found = self._first(base + 1)
@@ -150,12 +150,12 @@ class EventFeed:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def tell(self, revision: int) -> ChangeEvents:
+    async def events_of(self, revision: int) -> ChangeEvents:
         """What happened in a change that was applied; REVISION_GONE if nobody knows any more."""
-        told = self._cache.get(revision)
-        if told is not None:
+        derived = self._cache.get(revision)
+        if derived is not None:
             self._cache.move_to_end(revision)
-            return told
+            return derived
         future = self._deriving.get(revision)
         if future is None:
             future = asyncio.ensure_future(self._derive(revision))
@@ -174,7 +174,7 @@ class EventFeed:
             self.wake()
 
     def _replaced(self) -> None:
-        """What was derived of the state before is not told any more."""
+        """What was derived of the state before is not shown any more."""
         self._cache.clear()
         self._places.clear()
         self._cached = 0
@@ -182,7 +182,7 @@ class EventFeed:
 
     @property
     def _base(self) -> int:
-        """What this state tells of begins behind this entry."""
+        """What this state shows begins behind this entry."""
         restored = self._state.restored
         return max(self._log.base_index, restored.index if restored is not None else 0)
 
@@ -195,20 +195,20 @@ class EventFeed:
         async with self._turns:
             data = self._change(revision)
             if len(data) <= INLINE_BYTES:
-                told, failures = derive(data, revision, self._state.store)
+                derived, failures = derive(data, revision, self._state.store)
             else:
                 reading = self._state.store.snapshot()
-                told, failures = await asyncio.get_running_loop().run_in_executor(
+                derived, failures = await asyncio.get_running_loop().run_in_executor(
                     self._helper, derive, data, revision, reading
                 )
         for error in failures:
             self._failed(f"an event of revision {revision}", error)
-        self._cache[revision] = told
-        self._cached += told.size
+        self._cache[revision] = derived
+        self._cached += derived.size
         while self._cached > CACHE_BYTES and len(self._cache) > 1:
             _, old = self._cache.popitem(last=False)
             self._cached -= old.size
-        return told
+        return derived
 
     def _change(self, revision: int) -> bytes:
         """The bytes of a change, from the journal."""

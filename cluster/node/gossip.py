@@ -39,7 +39,7 @@ class Gossip:
             workers=len(self._sessions.by_worker), bootstrap=self._bootstrap.digest,
             recovery=self._bootstrap.recovery,
             zones_in_use=self._zones.in_use() if leads else (),
-            tokens_used=() if leads else self._uses.to_tell(), figures=self._figures.to_send(),
+            tokens_used=() if leads else self._uses.to_send(), figures=self._figures.to_send(),
             figures_begin=self._figures.history.begins(), figures_past=self._figures.past_for(
                 one.figures_begin for one in self._directory.fresh().values()
             ),

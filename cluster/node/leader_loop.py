@@ -327,7 +327,7 @@ class Leader:
                 for part in parts:
                     part.unknown()
             else:
-                tell()
+                notify()
             if is_newest:
                 self._next.ended(self.seconds() - self.began_at)
                 # Not before: what was said leaves before the next change is decided.
@@ -335,7 +335,7 @@ class Leader:
             # Whatever the answers set off comes into the next change.
             self.sessions.wake()
 
-        def tell() -> None:
+        def notify() -> None:
             began = self.seconds()
             self._recall.keep(view)
             self.sessions.notify(decision.stops)
@@ -375,7 +375,7 @@ class Leader:
             self.sessions.wake()
 
     def _failed(self, parts: list[PendingRequest], error: Exception) -> None:
-        """Not even the careful way went well. Whoever asked is told; what is the loop's own comes
+        """Not even the careful way went well. Who asked is answered; what is the loop's own comes
         again by itself, since the state still wants it."""
         self._busy = False
         for part in parts:
@@ -388,7 +388,7 @@ class Leader:
         self.sessions.wake()
 
     def _answer(self, part: PendingRequest, reply: object) -> None:
-        """Whoever waits for it is told. What fails there is its own, and keeps nobody else."""
+        """Whoever waits for it is answered. What fails there is its own, and keeps nobody else."""
         try:
             part.answer(reply)
         except FATAL:

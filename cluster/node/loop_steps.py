@@ -116,7 +116,7 @@ class LoopSteps:
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
         """The collector of garbage began or ended, on whatever thread: all others wait for it. One
-        of `gc.callbacks`, called in the middle of anything, so that the watch has to tell of it."""
+        of `gc.callbacks`, called in the middle of anything, so that the watch has to report it."""
         if phase == "start":
             self._collecting_since = self.seconds()
             return

@@ -92,7 +92,7 @@ class Node:
         spec, is_virtual = self.spec, self.spec.virtual is not None
         self.sessions = WorkerSessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._wake, spec.heartbeat_ms,
-            tells_time=not is_virtual, state=lambda: self.replica.store,
+            shows_time=not is_virtual, state=lambda: self.replica.store,
         )  # fmt: skip
         self.leader = Leader(
             spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds,
@@ -169,7 +169,7 @@ class Node:
         return await self._handover.hand_over(timeout)
 
     def fail(self, error: BaseException) -> None:
-        """Something broke that must not: the node ends, and `ended` tells why."""
+        """Something broke that must not: the node ends, and `ended` says why."""
         if not self.ended.done():
             logger.critical("%s ends: %s: %s", self.name, type(error).__name__, error)
             self.ended.set_exception(error)
@@ -339,7 +339,7 @@ class Node:
             self.turns.stop()
 
     def linked(self, peer: str) -> None:
-        # Whoever has just started may decide nothing before it has compared its clock. Told ahead
+        # Whoever has just started may decide nothing before it has compared its clock. Sent ahead
         # of everything else, it has by the time it could be elected.
         self.introduce()
 
@@ -365,7 +365,7 @@ class Node:
             driver.advance()
 
     def introduce(self) -> None:
-        """Tell the others of this node: each second, and at once when that changes."""
+        """Introduce this node to the others: each second, and at once when that changes."""
         address = self.client_address(self.name)
         self._gossip.introduce(address, serving=self.serves, leads=self.leads)
 

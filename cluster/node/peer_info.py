@@ -1,4 +1,4 @@
-"""What nodes tell each other of themselves each second, and what follows from it.
+"""What nodes send each other of themselves each second, and what follows from it.
 
 It travels on the peer link beside consensus and is never replicated: addresses for clients,
 versions, clocks, and a fingerprint of the state, so that a node whose copy differs from those of a
@@ -73,7 +73,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
     bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     # SHA-256 of the secret by which its folder lets an admin in again; see admin_recovery.py.
     recovery: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
-    # A key under which it tells a leader who has called it by a certificate.
+    # A key under which it shows a leader who has called it by a certificate.
     forward_key: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     # What it computes with; empty from releases that did not say. See build.py.
     build: str = ""
@@ -100,7 +100,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
 
 
 class PeerDirectory:
-    """The other nodes, as they told of themselves."""
+    """The other nodes, as they described themselves."""
 
     def __init__(
         self, name: str, replica: Applied, wall_ms: Callable[[], int],
@@ -158,7 +158,7 @@ class PeerDirectory:
         )  # fmt: skip
 
     def _zone_names(self) -> tuple[str, ...]:
-        """SelfReport to those alone who know others, since it is long."""
+        """Sent to those alone who know others, since it is long."""
         mine = build.zones_digest()
         differs = any(info.zones not in ("", mine) for info in self.fresh().values())
         return tuple(sorted(build.zone_names())) if differs else ()
@@ -199,7 +199,7 @@ class PeerDirectory:
             message = msgspec.json.decode(text, type=NodeInfo)
         except msgspec.DecodeError as error:
             # A later release may say other things; nothing depends on these words.
-            logger.warning("what %s tells of itself cannot be read: %s", peer, error)
+            logger.warning("what %s sends of itself cannot be read: %s", peer, error)
             return None
         skew_ms = message.wall_ms - self.wall_ms()
         info = msgspec.structs.replace(message, heard_at=self.seconds(), wall_skew_ms=skew_ms)
@@ -211,7 +211,7 @@ class PeerDirectory:
         return info
 
     def fresh(self) -> dict[str, NodeInfo]:
-        """Those who told of themselves lately."""
+        """Those who sent word of themselves lately."""
         since = self.seconds() - FRESH
         return {name: info for name, info in self.peer_infos.items() if info.heard_at > since}
 
@@ -220,13 +220,13 @@ class PeerDirectory:
         return (bytes.fromhex(info.bootstrap) for info in self.peer_infos.values())
 
     def recovering(self, shown: bytes, own: bytes, voters: Iterable[str]) -> int:
-        """How many of the voters tell of this secret now, by its hash."""
+        """How many of the voters show this secret now, by its hash."""
         hashes = {name: info.recovery for name, info in self.fresh().items()}
         hashes[self.name] = own.hex()
         return sum(hmac.compare_digest(hashes.get(name, ""), shown.hex()) for name in voters)
 
     def forward_keys(self) -> dict[str, bytes]:
-        """By node: this one's, and those of all that have told theirs."""
+        """By node: this one's, and those of all that have shown theirs."""
         infos = self.peer_infos.items()
         others = {name: bytes.fromhex(info.forward_key) for name, info in infos if info.forward_key}
         return {**others, self.name: self.forward_key}
@@ -237,7 +237,7 @@ class PeerDirectory:
         return all(info is None or info.feature_level >= level for info in infos)
 
     def has_met(self, names: Iterable[str]) -> bool:
-        """All of them have told of themselves lately."""
+        """All of them have sent word of themselves lately."""
         return self.fresh().keys() >= set(names)
 
     def all_met(self, names: Iterable[str]) -> bool:

@@ -30,7 +30,7 @@ class PendingRequest:
     sure: bool = False
     # Progress of runs whose results come next, which wait for it.
     ends: bool = False
-    # Told the reply while it is on its way, so that less is left to do once it holds.
+    # Given the reply while it is on its way, so that less is left to do once it holds.
     pre_serialize: Callable[[object], None] = lambda reply: None
 
 

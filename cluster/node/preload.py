@@ -22,7 +22,7 @@ from ...statemachine.schedule.compiler import shape_of
 from .readers import Pace, Readers
 
 REST_S = 0.02  # Between two zones that no call waits for.
-NAMED = 64  # Zones that the others are told of at a time.
+NAMED = 64  # Zones that the others are sent at a time.
 STAND_BACK_S = 0.001  # Less than a read does: a write waits for it, and its caller will not.
 TURN_S = 0.02  # What one call looks at before it is somebody else's turn.
 SEEN = 8_192  # Texts that are known to have been looked at: as many as the rules remember.

@@ -42,7 +42,7 @@ class ProgressQueue:
             session, _ = line.popitem(last=False)
             if line:
                 self._tenants[tenant] = line
-            # A lease of its hello must not be told lost before it was looked at.
+            # A lease of its hello must not be called lost before it was looked at.
             if session.resume is None and session.notes:
                 notes, size = session.take_notes(most, TURN_BYTES)
                 parts.append(worker_reports.note(session, notes))

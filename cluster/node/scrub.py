@@ -120,7 +120,7 @@ class Scrub:
         for table in tables:
             path = store.path / table.name
             seen.add(self._name(path))
-            # One that was merged meanwhile is gone; one that is missing, the engine tells.
+            # One that was merged meanwhile is gone; one that is missing, the engine reports.
             with contextlib.suppress(FileNotFoundError):
                 if found := self._check(path, pace):
                     new[self._name(path)] = found

@@ -33,7 +33,7 @@ DONE, FAILED = b"done", b"failed "
 
 
 class NotRead(Exception):
-    """The other process could not do it, which tells nothing of the state."""
+    """The other process could not do it, which says nothing of the state."""
 
 
 class TableFault(Exception):
@@ -95,7 +95,7 @@ def _word(other: subprocess.Popen[bytes], look: Callable[[], None]) -> bytes:
 
 
 def main(path: Path, count: int) -> None:
-    """The other process: says how many it has read, and waits until it is told to go on."""
+    """The other process: says how many it has read, and waits until it may go on."""
     os.nice(MERGE_NICENESS)
     try:
         for read in read_through(path, count):

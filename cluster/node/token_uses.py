@@ -1,8 +1,8 @@
 """Which access tokens were used of late, so that people see which nobody needs any more.
 
 Each call notes the name of its token here, in memory. The leader writes what it knows into the
-state now and then, to the hour; other nodes tell it what they know with what they say of themselves
-each second. What a node that dies has not told is noted when the token is used again.
+state now and then, to the hour; other nodes send it what they know with what they say of themselves
+each second. What a node that dies has not sent is noted when the token is used again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .applier import Applied
 from .pending import PendingRequest, nothing
 
 WRITE_S = 600.0  # Between two changes with such notes.
-TOLD = 20  # Names that a node tells the leader at once.
+SENT_MAX = 20  # Names that a node sends the leader at once.
 
 
 class TokenUses:
@@ -41,13 +41,13 @@ class TokenUses:
 
     def heard(self, names: Iterable[str]) -> None:
         """Another node says that these were used there."""
-        for name in islice(names, TOLD):
+        for name in islice(names, SENT_MAX):
             if len(self._used) < limits.ACCESS_TOKENS:
                 self._used[name] = None
 
-    def to_tell(self) -> tuple[str, ...]:
-        """Some that the leader may not know of. They are told once for each use."""
-        return self._taken(TOLD)
+    def to_send(self) -> tuple[str, ...]:
+        """Some that the leader may not know of. They are sent once for each use."""
+        return self._taken(SENT_MAX)
 
     def look(self) -> None:
         """On the leader: have noted what was used, if it is time for that."""

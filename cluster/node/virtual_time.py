@@ -1,4 +1,4 @@
-"""Time as tests want it: it stands still, and goes from one due time to the next when it is told.
+"""Time as tests want it: it stands still, and goes from one due time to the next when it is moved.
 
 A test writes where time is to go into a small file that all its nodes have mapped. So they see one
 and the same time, there is nothing to skew, and a leader that comes after another goes on from
@@ -24,7 +24,7 @@ LOOK_S = 0.005
 # What a folder and a link say beside the cluster's name, so that none is ever taken for a real one.
 MARK = " (virtual clock)"
 
-# A lease by its token, and whether its worker was told to stop.
+# A lease by its token, and whether its worker was asked to stop.
 Held = tuple[int, bool]
 
 

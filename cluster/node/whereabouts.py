@@ -37,7 +37,7 @@ class Whereabouts:
     def client_address(self, name: str) -> str:
         member = self._consensus.members.get(name)
         if member is not None and member.client:
-            return member.client  # It was moved: what the cluster was told counts.
+            return member.client  # It was moved: what the cluster was given counts.
         info = self._directory.peer_infos.get(name)
         if info is not None:
             return info.client_address

@@ -161,7 +161,7 @@ class WorkerSession:
         """Its stream is gone. Credits are void; leases stand until the session lapses."""
         self.credits = 0
         if self.resume is not None:
-            # Nobody is there to be told which leases do not stand.
+            # Nobody is there to hear which leases do not stand.
             self.resume = replace(self.resume, looked=len(self.resume.held))
             self.sessions.queue_hello(self)
         self.sink = NULL_SINK
@@ -170,7 +170,7 @@ class WorkerSession:
     def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
         """What came of its offer."""
         if self.has_stale_grant:
-            # Its worker did not list them, so the Resume that comes next ends them. Told now, they
+            # Its worker did not list them, so the Resume that comes next ends them. Sent now, they
             # would be worked on all the same, by two.
             leases = ()
         # Credits that were withdrawn meanwhile are used up all the same.

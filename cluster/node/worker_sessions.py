@@ -52,14 +52,14 @@ class WorkerSessions:
         wake: Callable[[], None],
         heartbeat_ms: int = HEARTBEAT_MS,
         *,
-        tells_time: bool = True,
+        shows_time: bool = True,
         state: Callable[[], Reading] = MemoryStore,
     ) -> None:
-        """Workers may count on from what the clock says, unless it does not tell the time since it
+        """Workers may count on from what the clock says, unless it does not show the time since it
         stands still. The state says who holds leases."""
         self._state = state
         self.clock_ms, self.wall_ms, self.wake = clock_ms, wall_ms, wake
-        self.tells_time = tells_time
+        self.shows_time = shows_time
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         # By the names under which they are known, which say whose they are (`keys.worker_of`).
         self.by_worker: dict[str, WorkerSession] = {}

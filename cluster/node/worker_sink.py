@@ -15,7 +15,7 @@ class WorkerSink(Protocol):
     """Where words for a worker go. Called on the loop; must neither block nor raise."""
 
     def pre_serialize(self, words: Messages) -> None:
-        """Leases or acks that are on their way into the log. If they get there they are told, and
+        """Leases or acks that are on their way into the log. If they get there they are sent, and
         are the same object."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:

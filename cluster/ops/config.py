@@ -37,7 +37,7 @@ class LogSection(Section, frozen=True, kw_only=True):
     ] = "auto"
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="debug also tells every step of every run; not for a busy cluster."),
+        Meta(description="debug also shows every step of every run; not for a busy cluster."),
     ] = "info"
 
 
@@ -183,7 +183,7 @@ class Config(Section, frozen=True, kw_only=True):
     ] = False
     reflection: Annotated[
         Literal["auto", "on", "off"],
-        Meta(description="gRPC tells the contracts to whoever asks. auto: where tokens is off."),
+        Meta(description="gRPC shows the contracts to whoever asks. auto: where tokens is off."),
     ] = "auto"
     heartbeat_ms: Annotated[
         int,

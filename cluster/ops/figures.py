@@ -1,6 +1,6 @@
 """What a node's figures are at the moment somebody asks, for Prometheus.
 
-What the state says (queues, jobs, dead letters) is told by the leader alone: it is the same on all
+What the state says (queues, jobs, dead letters) is shown by the leader alone: it is the same on all
 nodes, and a sum over them must not count it three times.
 """
 
@@ -57,7 +57,7 @@ class NodeFigures:
         yield gauge("node_role", "1 for what this node is.", roles, "role")
         yield one("leads", "It leads and is ready.", node.leads)
         yield one("leader_known", "It knows a leader.", bool(node.leader_name))
-        yield one("draining", "It is being stopped or was told to drain.", node.draining)
+        yield one("draining", "It is being stopped or was asked to drain.", node.draining)
         yield one("state_diverged", "Its state differs from the others'.", node.directory.diverged)
         yield one("clock_skew_too_large", "The leader fires nothing for that.",
                   bool(node.leader.skew_ms))  # fmt: skip

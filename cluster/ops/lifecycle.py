@@ -36,7 +36,7 @@ from .metrics import Metrics
 from .node_watch import Watch
 from .probes import HttpPort
 from .process_end import Ending, listen_to_signals
-from .run_log import tell_dead_letters, tell_steps
+from .run_log import log_dead_letters, log_steps
 from .webhooks import Webhooks
 
 # What a stop leaves to the next leader to take over, and to calls that are under way.
@@ -125,14 +125,14 @@ class Life:
         self.node = node = make_node(config, contexts, virtual)
         context.follow(lambda: node.term)
         self.metrics = metrics = Metrics(
-            lambda: node.clock.now_ms() / 1000, partial(tell_dead_letters, node)
+            lambda: node.clock.now_ms() / 1000, partial(log_dead_letters, node)
         )
         metrics.follow(node.replica, node.leader)
         node.figures.count_by(metrics.totals)
         node.driver.on_sync(metrics.sync.add)
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":
-            tell_steps(node)
+            log_steps(node)
         self.server = Server(
             node, listen.client(config), credentials, onward, metrics, config.limits,
             reflects=reflects(config),
@@ -239,7 +239,7 @@ class Life:
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
         node.drain()
-        ending.step = "telling streams and the gateway to go"
+        ending.step = "asking streams and the gateway to go"
         await asyncio.gather(self.server.drain(f"{node.name} is stopping"), self.gateway.stop())
         if not dead:
             ending.step = "handing the leadership over"
@@ -266,7 +266,7 @@ class Life:
             "leader": no_leader,
             "caught up": f"{behind} entries and {age:.1f} s behind" if late else "",
             "disk": "it is full; free space on it" if status.full else "",
-            "draining": "it is stopping, or was told to drain" if node.draining else "",
+            "draining": "it is stopping, or was asked to drain" if node.draining else "",
             "state": "it differs from the others'; see the log" if node.directory.diverged else "",
             "state lost": "it was damaged; another is on its way" if status.bereft else "",
         }

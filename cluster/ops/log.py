@@ -28,7 +28,7 @@ LINES_MAX = 10_000  # Lines that wait to be written.
 # Of one message in one period; a peer that is refused ten times a second would fill the disk.
 BURST = 20
 PERIOD = 10.0
-KINDS_MAX = 1_000  # Messages that are told apart for that.
+KINDS_MAX = 1_000  # Messages that are kept apart for that.
 FIRST = ("ts", "level", "node", "term", "event")
 
 

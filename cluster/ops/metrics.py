@@ -89,7 +89,7 @@ class Metrics:
         self._before = (0.0, 0.0)
         self.change_bytes, self.change_items = Histogram(BYTES), Histogram(ITEMS)
         self.lag = Histogram(SECONDS)
-        self.counted = dict.fromkeys(TOLD, 0)
+        self.counted = dict.fromkeys(SHOWN, 0)
         self.calls: dict[tuple[str, str], int] = {}
         self.call_seconds: dict[str, Histogram] = {}
         self.leaderships = 0
@@ -117,7 +117,7 @@ class Metrics:
             self._dead_letters(change)
 
     def _late(self, change: Change) -> None:
-        """How long after their time runs were leased, told by an even sample of them."""
+        """How long after their time runs were leased, shown by an even sample of them."""
         leased = _places(change.keys, keys.LEASE)
         if not leased:
             return
@@ -188,7 +188,7 @@ class Metrics:
             ("loop_lag_seconds", "The loop was late for a timer by so much.", self.lag),
         ):
             yield histogram(name, help_, [([], spread)])
-        for name, help_ in TOLD.items():
+        for name, help_ in SHOWN.items():
             yield counter(name, help_, self.counted[name])
         yield counter("leaderships", "Times this node became leader.", self.leaderships)
         yield self._calls()
@@ -206,14 +206,14 @@ class Metrics:
         return family
 
 
-TOLD = {
+SHOWN = {
     "scheduled_times": "Scheduled times (or stretches of them) that got an outcome.",
     "leases_granted": "Leases granted to workers.",
     "leases_ended": "Leases that ended, however they did.",
     "runs_ended": "Runs that ended, and changes to such runs.",
     "dead_letters": "Runs that used up their attempts.",
 }
-# Each is told by a key of its table; see events.py of the rules for the same idea.
+# Each is known by a key of its table; see events.py of the rules for the same idea.
 PUTS = {
     keys.LEDGER: "scheduled_times",
     keys.LEASE: "leases_granted",

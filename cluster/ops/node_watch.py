@@ -81,7 +81,7 @@ class Watch:
         if leader:
             self._without_since = now
         elif self._without_since and now - self._without_since > ALONE_SECONDS:
-            self._tell_why_alone()
+            self._say_why_alone()
         if leader != self._leader:
             me = self.node.name
             notify(f"STATUS={me} {follows(me, leader)}, term {self.node.term}")
@@ -93,7 +93,7 @@ class Watch:
             self._workers = None
             self._leader = leader
 
-    def _tell_why_alone(self) -> None:
+    def _say_why_alone(self) -> None:
         """Once, and of a node that waits for its cluster to begin whenever the reasons change."""
         waits = self.node.driver.bootstrap_waits()
         if not waits:

@@ -77,7 +77,7 @@ def restore(config: Config, archive: Path, *, other: bool = False) -> Renewed:
                 "name another one, or set this one aside",
             )
         stack.enter_context(_left_empty(folder.path))
-        stack.enter_context(_told(config))
+        stack.enter_context(_explained(config))
         work = stack.enter_context(_workshop(folder.path))
         manifest = _unpack(config, archive, work, other=other)
         disk = RealDisk(folder.path / "consensus")
@@ -113,7 +113,7 @@ def recover(config: Config, confirm: Callable[[Standing], bool]) -> Renewed | No
             )
         if not confirm(standing):
             return None
-        stack.enter_context(_told(config))
+        stack.enter_context(_explained(config))
         work = stack.enter_context(_workshop(Path(config.folder)))
         state.checkpoint_into(work / f"{PREFIX}1")
         copy = _opened(stack, config, work, journal.disk)
@@ -149,7 +149,7 @@ def _remains(config: Config) -> Iterator[tuple[Journal, Snapshots, Replica]]:
         )
     with ExitStack() as stack:
         stack.callback(Folder(path, config.cluster, config.name).close)
-        stack.enter_context(_told(config))
+        stack.enter_context(_explained(config))
         disk = RealDisk(path / "consensus")
         stack.callback(disk.close)
         journal, snapshots = Journal(disk, _limits(config), secrets.token_hex(8)), Snapshots(disk)
@@ -230,7 +230,7 @@ def _opened(stack: ExitStack, config: Config, work: Path, disk: object) -> Repli
 
 def _tail(journal: Journal, applied: int) -> Iterator[tuple[int, int, bytes]]:
     """What the journal holds behind the state. Whether it had been committed nobody can say any
-    more; if it had, somebody may have been told, so it counts."""
+    more; if it had, somebody may have been answered, so it counts."""
     if applied < journal.base_index:
         raise faults.Damaged(
             f"the state ends at {applied}, and the journal begins behind {journal.base_index}"
@@ -270,7 +270,7 @@ def _left_empty(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(config: Config) -> Iterator[None]:
+def _explained(config: Config) -> Iterator[None]:
     """Turn what ends a node into a line with its own code."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the log tells of runs: at any level those that failed for good, at "debug" every step."""
+"""What the log shows of runs: at any level those that failed for good, at "debug" every step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ...statemachine.reads.events import events
 from ..node.node import Node
 
 # Of one change; there may be thousands, and the log would hold back the others anyway.
-TOLD_MAX = 20
+LOGGED_MAX = 20
 
 logs = structlog.get_logger("raftsched.cluster.ops.run_log")
 
 
-def tell_dead_letters(node: Node, change: Change) -> None:
+def log_dead_letters(node: Node, change: Change) -> None:
     """A line for each run that used up its attempts."""
     store = node.replica.store
-    dead = [key for key in change.keys if key[:1] == keys.DEAD][:TOLD_MAX]
+    dead = [key for key in change.keys if key[:1] == keys.DEAD][:LOGGED_MAX]
     for jid, occurrence in map(keys.run_of, dead):
         found = store.get(keys.ended(jid, occurrence)), store.get(keys.job(jid))
         if found[0] is None or found[1] is None:
@@ -34,10 +34,10 @@ def tell_dead_letters(node: Node, change: Change) -> None:
         )  # fmt: skip
 
 
-def tell_steps(node: Node) -> None:
-    """Have each change told by the leader; each event is looked up in the state for it."""
+def log_steps(node: Node) -> None:
+    """Have each change logged by the leader; each event is looked up in the state for it."""
 
-    def tell(index: int, prepared: Prepared, meta: MetaRecord) -> None:
+    def log_change(index: int, prepared: Prepared, meta: MetaRecord) -> None:
         if node.leads:
             for event in events(prepared.data, meta.revision, node.replica.store):
                 words = event_pb2.EventKind.Name(event.kind).removeprefix("EVENT_KIND_")
@@ -48,4 +48,4 @@ def tell_steps(node: Node) -> None:
                     **{name: value for name, value in fields.items() if value},
                 )  # fmt: skip
 
-    node.replica.on_change(tell)
+    node.replica.on_change(log_change)

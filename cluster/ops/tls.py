@@ -143,7 +143,7 @@ def expiries(config: Config) -> dict[str, float]:
 
 
 def _expiry(files: Files) -> float:
-    """Found by talking to itself, since only a certificate that holds is told in words."""
+    """Found by talking to itself, since only a certificate that holds is shown in words."""
     dialling = ssl.create_default_context(cafile=files.certificate_file)
     dialling.check_hostname = False
     dialling.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -1,8 +1,8 @@
 """Calls the webhooks of alerts: the leader for all that the log knows, each node for itself when
 there is no leader.
 
-What was told stands in the state, so the next leader goes on where this one was lost; a webhook
-may hear of the same event twice then, and tells by its revision. Between two tries an alert may
+What was sent stands in the state, so the next leader goes on where this one was lost; a webhook
+may hear of the same event twice then, and knows it by its revision. Between two tries an alert may
 change: then its webhook hears how it stands, not of each turn that it missed.
 """
 
@@ -56,7 +56,7 @@ class Webhooks:
         self._after = keys.ALERT
         # Since when no leader is known, and the alerts that were raised for it.
         self._alone_since: float | None = None
-        self._told_alone: dict[bytes, AlertRecord] = {}
+        self._sent_alone: dict[bytes, AlertRecord] = {}
         self.task = asyncio.create_task(self._keep_looking(), name="webhooks")
 
     async def stop(self) -> None:
@@ -78,7 +78,7 @@ class Webhooks:
         self._after = found[-1][0] + b"\0" if len(found) == LOOKED_AT else keys.ALERT
         for key, record in found:
             if waits_for_webhook(record):
-                self._begin(key, self._tell(key))
+                self._begin(key, self._send(key))
 
     def _alerts(self, first: bytes) -> list[tuple[bytes, AlertRecord]]:
         found = islice(self.node.replica.store.scan(first, keys.after(keys.ALERT)), LOOKED_AT)
@@ -98,7 +98,7 @@ class Webhooks:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.node.fail(error)
 
-    async def _tell(self, key: bytes) -> None:
+    async def _send(self, key: bytes) -> None:
         """Try until it has heard, it is too late, or somebody else leads."""
         waits = backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while self.node.leads:
@@ -145,9 +145,9 @@ class Webhooks:
         now = asyncio.get_running_loop().time()
         if self.node.leader_name:
             self._alone_since = None
-            for key, record in list(self._told_alone.items()):
-                if self._begin(b"alone" + key, self._tell_alone(key, record, CLEARED)):
-                    del self._told_alone[key]
+            for key, record in list(self._sent_alone.items()):
+                if self._begin(b"alone" + key, self._send_alone(key, record, CLEARED)):
+                    del self._sent_alone[key]
             return
         if self._alone_since is None:
             self._alone_since = now
@@ -157,10 +157,10 @@ class Webhooks:
         for key, record in self._alerts(keys.alert(keys.CLUSTER, "")):
             hold_ms = ms_or(record.settings, "hold", 0)
             wanted = record.settings.condition.no_quorum and record.settings.webhook
-            if wanted and alone_ms >= hold_ms and key not in self._told_alone:
-                self._begin(b"alone" + key, self._tell_alone(key, record, RAISED))
+            if wanted and alone_ms >= hold_ms and key not in self._sent_alone:
+                self._begin(b"alone" + key, self._send_alone(key, record, RAISED))
 
-    async def _tell_alone(
+    async def _send_alone(
         self, key: bytes, record: AlertRecord, kind: event_pb2.EventKind.ValueType
     ) -> None:
         """Try for as long as it is so. What nobody heard may be raised again, but not cleared."""
@@ -174,7 +174,7 @@ class Webhooks:
         while bool(self.node.leader_name) == (kind == CLEARED):
             if await self._call(record, event, 0) or self.node.clock.now_ms() > until:
                 if kind == RAISED:
-                    self._told_alone[key] = record
+                    self._sent_alone[key] = record
                 return
             await asyncio.sleep(next(waits))
 

@@ -259,9 +259,9 @@ async def test_a_node_that_moved_is_found_at_its_new_addresses(tmp_path: Path) -
         # Until it is there it says that it is not.
         await until(lambda: moved.node.client_address(moved.name) == client)
         shown = await moved.stub(CLUSTER).GetClusterStatus(STATUS)
-        lines = [line for line in shown.problems if "was told" in line]
+        lines = [line for line in shown.problems if "was given" in line]
         assert len(lines) == 2
-        assert f"at {moved.address} for clients, and the cluster was told {client};" in lines[1]
+        assert f"at {moved.address} for clients, and the cluster was given {client};" in lines[1]
 
         await moved.stop()
         there = {**moved.node.spec.members, moved.name: MemberAddresses(peer=peer, client=client)}
@@ -272,7 +272,7 @@ async def test_a_node_that_moved_is_found_at_its_new_addresses(tmp_path: Path) -
         assert all(real.node.driver.links._addresses[back.name][0] == peer
                    for real in (leader, other))  # fmt: skip
         shown = await back.stub(CLUSTER).GetClusterStatus(STATUS)
-        assert not [line for line in shown.problems if "was told" in line]
+        assert not [line for line in shown.problems if "was given" in line]
         await other.stub(CLUSTER).TransferLeadership(
             cluster_pb2.TransferLeadershipRequest(node=back.name)
         )

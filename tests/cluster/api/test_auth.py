@@ -649,23 +649,23 @@ async def test_each_node_notes_which_tokens_are_used(
     ci = await make(leads, "ci", Role.ROLE_EDITOR, root)
     look = await make(leads, "look", Role.ROLE_VIEWER, root)
     for served in (leads, follows):
-        served.node.leader.token_uses.to_tell()
+        served.node.leader.token_uses.to_send()
     stale = job_pb2.ListJobsRequest()
     stale.read.consistency = common_pb2.CONSISTENCY_STALE
     await jobs(follows).ListJobs(stale, metadata=bearer(ci))
     await refused(jobs(leads).CreateJob(create("report"), metadata=bearer(look)))
     await refused(jobs(leads).ListJobs(stale, metadata=bearer("rs_unknown")))
-    assert follows.node.leader.token_uses.to_tell() == ("ci",)
+    assert follows.node.leader.token_uses.to_send() == ("ci",)
     # Also one that may not do what it asked for.
-    assert leads.node.leader.token_uses.to_tell() == ("look",)
+    assert leads.node.leader.token_uses.to_send() == ("look",)
 
     watch = event_pb2_grpc.EventServiceStub(follows.channel).WatchEvents(
         event_pb2.WatchEventsRequest(), metadata=bearer(ci)
     )
     await watch.read()
-    follows.node.leader.token_uses.to_tell()
+    follows.node.leader.token_uses.to_send()
     async with asyncio.timeout(10):
-        while follows.node.leader.token_uses.to_tell() != ("ci",):
+        while follows.node.leader.token_uses.to_send() != ("ci",):
             await asyncio.sleep(0.01)
     watch.cancel()
 

@@ -312,7 +312,7 @@ async def test_a_page_looks_at_so_many_events_and_lets_others_go_on(
         await do(served.node, job_pb2.ImportJobsRequest(jobs=jobs))
     # All changes are known, so that nothing else makes a page wait.
     for revision in range(1, 10):
-        await served.server.feed.tell(revision)
+        await served.server.feed.events_of(revision)
     turns = 0
 
     async def turn() -> None:
@@ -374,7 +374,7 @@ async def test_few_changes_are_derived_at_once(
 
     monkeypatch.setattr(store, "snapshot", begin)
     monkeypatch.setattr(events_of, "events", derive)
-    told = [asyncio.create_task(served.server.feed.tell(n)) for n in range(1, 31)]
+    told = [asyncio.create_task(served.server.feed.events_of(n)) for n in range(1, 31)]
     async with asyncio.timeout(60):
         while not began:
             await asyncio.sleep(0.001)
@@ -397,12 +397,12 @@ async def test_changes_that_were_derived_are_kept_within_bytes(start: Start) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events_of, "events", many)
         for revision in range(1, 21):
-            assert len((await kept.tell(revision)).events) == 101
+            assert len((await kept.events_of(revision)).events) == 101
     held = sum(event.ByteSize() for told in kept._cache.values() for event in told.events)
     assert event_feed.CACHE_BYTES / 2 < held < event_feed.CACHE_BYTES == 16 << 20
     assert 20 in kept._cache
     # What was dropped is derived anew.
-    assert [event.job for event in (await kept.tell(1)).events] == ["job-0"]
+    assert [event.job for event in (await kept.events_of(1)).events] == ["job-0"]
 
 
 def last_base(data: bytes) -> int:
@@ -430,6 +430,6 @@ async def test_the_place_of_a_change_is_found_among_others(start: Start) -> None
     for revision in [30, *range(served.server.feed.oldest(), 41)]:
         # Each search is one of its own.
         fresh = event_feed.EventFeed(node.replica, node.world.journal, node.leader.troubles.failed)
-        told = await fresh.tell(revision)
+        told = await fresh.events_of(revision)
         fresh.close()
         assert [event.job for event in told.events] == [f"job-{revision - 1}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftsched.cluster.node.applier import Applied
-from raftsched.cluster.node.token_uses import TOLD, WRITE_S, TokenUses
+from raftsched.cluster.node.token_uses import SENT_MAX, WRITE_S, TokenUses
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
@@ -84,22 +84,22 @@ def test_of_very_many_each_change_has_some() -> None:
 
 def test_a_follower_tells_what_the_state_does_not_say() -> None:
     noted = Noted()
-    every = [f"t{number:02}" for number in range(TOLD + 2)]
+    every = [f"t{number:02}" for number in range(SENT_MAX + 2)]
     noted.store("t00")
     for name in every:
         noted.uses.note(name)
-    told = [*noted.uses.to_tell(), *noted.uses.to_tell()]
+    told = [*noted.uses.to_send(), *noted.uses.to_send()]
     assert told == every[1:]
-    assert noted.uses.to_tell() == ()
+    assert noted.uses.to_send() == ()
 
 
 def test_a_leader_writes_what_it_is_told_up_to_a_bound() -> None:
     noted = Noted()
     noted.uses.heard(["x", "y"])
-    noted.uses.heard(f"t{number}" for number in range(10 * TOLD))
+    noted.uses.heard(f"t{number}" for number in range(10 * SENT_MAX))
     names = noted.written()
     assert names[:2] == ("x", "y")
-    assert len(names) == 2 + TOLD
+    assert len(names) == 2 + SENT_MAX
 
 
 def test_what_was_not_decided_is_written_later() -> None:
