@@ -109,7 +109,7 @@ def node(
     context: click.Context, /, file: Path | None, clock: Path | None, **flags: str | None
 ) -> None:
     if context.invoked_subcommand is not None:
-        if any(said is not None for said in (file, clock, *flags.values())):
+        if any(given is not None for given in (file, clock, *flags.values())):
             raise click.UsageError(
                 f"options go behind the words: raftsched node {context.invoked_subcommand} ..."
             )
@@ -278,14 +278,14 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
     def confirmed(standing: recovery.Standing) -> bool:
         nonlocal typed
         click.echo(story_of(standing, config.name), err=True)
-        said = confirm
-        if said is None and sys.stdin is not None and sys.stdin.isatty():
-            said = click.prompt(
+        answer = confirm
+        if answer is None and sys.stdin is not None and sys.stdin.isatty():
+            answer = click.prompt(
                 "If the others can come back, this makes two clusters out of one. To go on, type "
                 "the cluster's name", err=True,
             )  # fmt: skip
-        typed = said or ""
-        return said == config.cluster
+        typed = answer or ""
+        return answer == config.cluster
 
     with ending_well():
         if look:

@@ -47,6 +47,7 @@ GONE_FROM_SERVER = {
     "rang": "fired",
     "ring": "fire (of timers), wake",
     "rung": "fired",
+    "said": "sent, reported, shown",
     "settle": "record, reschedule or close",
     "spared": "exempt",
     "sweep": "namespace_deletion",
@@ -188,8 +189,7 @@ GONE: dict[str, dict[str, str]] = {
         "told": "notified, given, ordered",
         "unheard": "unacknowledged",
     },
-    **dict.fromkeys(("cluster/node", "cluster/api"), GONE_FROM_SERVER),
-    "cluster/ops": GONE_FROM_SERVER | {"said": "what it holds: given, fields, identity"},
+    **dict.fromkeys(("cluster/node", "cluster/api", "cluster/ops"), GONE_FROM_SERVER),
 }
 
 

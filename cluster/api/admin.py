@@ -338,7 +338,7 @@ class ClusterCalls:
         for name in self.node.consensus.members:
             about = self.node.directory.peer_infos.get(name)
             if name != self.node.name and (about is None or about.feature_level < level):
-                why = "has not said what it knows" if about is None else f"runs {about.version}"
+                why = "has not shown what it knows" if about is None else f"runs {about.version}"
                 raise refusals.refused(
                     Reason.ERROR_REASON_MEMBER_LACKS,
                     f"{name} {why}, and a version that does not know this would end by it; update "

@@ -360,10 +360,10 @@ class AccessCheck:
 
 def bearer(call: Call) -> str | None:
     """The secret that a caller shows."""
-    said = call.metadata.get("authorization", "")
-    if not isinstance(said, str) or not said.lower().startswith(BEARER):
+    shown = call.metadata.get("authorization", "")
+    if not isinstance(shown, str) or not shown.lower().startswith(BEARER):
         return None
-    return said[len(BEARER) :].strip()
+    return shown[len(BEARER) :].strip()
 
 
 def needed(method: Method, request: Message) -> options_pb2.Role.ValueType:

@@ -91,7 +91,7 @@ class CallerShares:
             "answers_mb", limits.answers_mb, limits.answers_mb_by_caller, MIB
         )
         self.streams = CallerShare("streams", limits.streams, limits.streams_by_caller)
-        # Streams of workers that have not said hello yet, which they must do soon.
+        # Streams of workers that have sent no hello yet, which they must do soon.
         self.greetings = CallerShare("greetings", limits.streams, limits.streams_by_caller)
         self.watchers = CallerShare("watchers", limits.watchers, limits.watchers_by_caller)
         self.waits = CallerShare("waits", limits.waits, limits.waits_by_caller)

@@ -59,7 +59,7 @@ def sealed(claims: Claims, path: str, key: bytes) -> str:
 
 
 def opened(signed: str, path: str, keys: Iterable[bytes]) -> Claims:
-    """What a node has said of a caller; empty if no node has."""
+    """What a node has shown of a caller; empty if no node has."""
     seal, _, text = signed.partition(" ")
     for key in keys:
         if key and hmac.compare_digest(_seal(text, path, key).encode(), seal.encode()):

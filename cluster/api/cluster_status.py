@@ -116,14 +116,14 @@ class StatusView:
         return shown
 
     def _workers(self) -> int:
-        """Sessions, as the leader has them or said a moment ago."""
+        """Sessions, as the leader has them or sent them a moment ago."""
         if self.node.leads:
             return len(self.node.sessions.by_worker)
         about = self.about(self.node.leader_name)
         return about.workers if about is not None else 0
 
     def about(self, name: str) -> NodeInfo | None:
-        """What a node said of itself just now."""
+        """What a node sent of itself just now."""
         about = self.node.directory.peer_infos.get(name)
         if about is None or self.node.spec.seconds() - about.heard_at > FRESH:
             return None
@@ -187,7 +187,7 @@ class StatusView:
     def _problems(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
         waits = self.node.driver.bootstrap_waits()
         if waits:
-            # There are no voters yet, so nothing else can be said.
+            # There are no voters yet, so nothing else is known.
             yield waits
             return
         if not shown.leader:

@@ -1,7 +1,7 @@
 """Calls that a follower passes on to the leader: the bytes as they came, and the answer as it is.
 
 There is one channel per node, made when it is needed. What becomes of a call that broke off is
-known in two cases: gRPC never had a connection to send it on, or the leader itself said why not.
+known in two cases: gRPC never had a connection to send it on, or the leader itself refused it.
 In all others a write may have been done, and the caller hears so.
 """
 

@@ -38,7 +38,7 @@ Response = health_pb2.HealthCheckResponse
 
 
 class Health:
-    """What is said of each name, and who wants to hear of it."""
+    """The state of each name, and who wants to hear of it."""
 
     def __init__(
         self,

@@ -309,8 +309,9 @@ def unverified(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def audiences_of(claims: Mapping[str, Any]) -> list[str]:
-    said = claims.get("aud")
-    return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)]
+    audience = claims.get("aud")
+    audiences = audience if isinstance(audience, list) else [audience]
+    return [one for one in audiences if isinstance(one, str)]
 
 
 def subject_of(claims: Mapping[str, Any]) -> str:

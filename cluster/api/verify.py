@@ -237,10 +237,10 @@ class Verifier:
         node = self.node
         loop = asyncio.get_running_loop()
         give_up = loop.time() + min(CATCH_UP_S, call.timeout())
-        node_infos = self._said()
+        node_infos = self._heard()
         while (None in node_infos.values() or self._behind(node_infos)) and loop.time() < give_up:
             await asyncio.sleep(0.01)
-            node_infos = self._said()
+            node_infos = self._heard()
         found = {name: about for name, about in node_infos.items() if about is not None}
         mine = {
             name: node.directory.fingerprint_at(about.revision) for name, about in found.items()
@@ -268,8 +268,8 @@ class Verifier:
                     answer.difference_count += 1
                     answer.differences.append(ahead(name, about, node))
 
-    def _said(self) -> dict[str, NodeInfo | None]:
-        """What the nodes that can be reached said of themselves just now."""
+    def _heard(self) -> dict[str, NodeInfo | None]:
+        """What the nodes that can be reached sent of themselves just now."""
         peers = self.node.status().peers.items()
         return {
             name: self.view.about(name)

@@ -33,7 +33,7 @@ def welcome(sessions: WorkerSessions) -> worker_pb2.Welcome:
     return found
 
 
-async def said_first(
+async def first_frame(
     context: Context, share: CallerShare, caller: str, heard: FrameSizes
 ) -> worker_pb2.WorkRequest:
     """The first frame, with the hello; what waits to be parsed counts for its caller."""

@@ -38,10 +38,10 @@ LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
 # Leases that may be on their way to a worker. It may ask for more; but what waits here for one
 # that does not read must be bounded, and this is plenty for one that does.
 AHEAD = 1_000
-# Bytes of what one worker, and all, have said that may wait for a change before no more is read.
+# Bytes of what one worker, and all, have sent that may wait for a change before no more is read.
 # The frame that reaches it, of 3 MiB at most, comes on top.
-SAID_MAX = 1 << 20
-SAID_ALL_MAX = 128 << 20
+UNPROCESSED_MAX = 1 << 20
+UNPROCESSED_ALL_MAX = 128 << 20
 # Words about runs that a token is not for, on one stream. An honest worker has some at most, when
 # its token was changed for one for less; each costs the loop 4 µs.
 FOREIGN_MAX = 1_000
@@ -54,7 +54,7 @@ HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
 
 
 class UnprocessedBytes:
-    """Bytes of what workers have said that wait for a change: of each stream, and of all."""
+    """Bytes of what workers have sent that wait for a change: of each stream, and of all."""
 
     def __init__(self) -> None:
         self.of: dict[WorkStream, int] = {}
@@ -66,12 +66,12 @@ class UnprocessedBytes:
             self.total += size
 
     def is_much(self, stream: WorkStream) -> bool:
-        """Whether a stream must wait until what it said is in the log."""
+        """Whether a stream must wait until what it sent is in the log."""
         session, held = stream.session, self.of.get(stream, 0)
         if session is None or not session.has_reports:
             self.forget(stream)
             return False
-        return held > SAID_MAX or (held > 0 and self.total > SAID_ALL_MAX)
+        return held > UNPROCESSED_MAX or (held > 0 and self.total > UNPROCESSED_ALL_MAX)
 
     def forget(self, stream: WorkStream) -> None:
         self.total -= self.of.pop(stream, 0)
@@ -85,11 +85,11 @@ class WorkStream:
         context: Context,
         welcome: worker_pb2.Welcome,
         streams: Sized = (),
-        said: UnprocessedBytes | None = None,
+        unprocessed: UnprocessedBytes | None = None,
     ) -> None:
         self.context = context
         # Bytes of frames that were read, on all streams.
-        self.said = said or UnprocessedBytes()
+        self.unprocessed = unprocessed or UnprocessedBytes()
         # All that there are on this node.
         self.streams = streams
         # The number of the only namespace that its worker may speak of; None for all.
@@ -124,7 +124,7 @@ class WorkStream:
         self._redirect: worker_pb2.Redirect | None = None
         # Pieces of words that are on their way into the log, with these words.
         self._pre_serialized: dict[int, tuple[Messages, list[bytes]]] = {}
-        # The redirect is said, and nothing comes behind it.
+        # The redirect is sent, and nothing comes behind it.
         self._over = False
 
     # What the session hands over; see WorkerSink.
@@ -171,7 +171,7 @@ class WorkStream:
     # Out.
 
     def wake(self) -> None:
-        """Something is to be said."""
+        """Something is to be sent."""
         if self.writing is None and not self.ended.done():
             self.writing = self.loop.create_task(self._write())
             self.writing.add_done_callback(self._wrote)
@@ -201,7 +201,7 @@ class WorkStream:
             self.wake()
 
     def _has_words(self) -> bool:
-        """Something is to be said now, not only within the period."""
+        """Something is to be sent now, not only within the period."""
         waiting = self._leases or self._acks or self._stops or self._answers_beat
         last = self._drain is not None or self._redirect is not None
         return bool(waiting or last) and not self._over
@@ -254,15 +254,15 @@ class WorkStream:
             if frame.HasField("hello"):
                 raise wrong("hello", "came twice; it must be in the first frame, and only there")
             self.take(frame)
-            self.said.add(self, len(data))
+            self.unprocessed.add(self, len(data))
             del data, frame
             await self._until_heard()
 
     async def _until_heard(self) -> None:
-        """Read no more of a worker as long as what it said waits for a change, or it does not read
+        """Read no more of a worker as long as what it sent waits for a change, or it does not read
         the answers, beyond a bound. gRPC then holds it back, and nothing is lost."""
         waits = backoff(HEARD_FIRST_S, HEARD_MOST_S)
-        while (self.said.is_much(self) or self._owes_much()) and not self.ended.done():
+        while (self.unprocessed.is_much(self) or self._owes_much()) and not self.ended.done():
             if self.session is not None:
                 # It would be heard if it were read.
                 self.session.hear()
@@ -333,7 +333,7 @@ class WorkStream:
             self.ended.set_exception(error)
 
     def read_all(self, reading: asyncio.Task[None]) -> None:
-        """The worker has closed its side, or said something wrong."""
+        """The worker has closed its side, or sent something wrong."""
         error = None if reading.cancelled() else reading.exception()
         if error is not None:
             self.fail(error)

@@ -20,7 +20,7 @@ from .caller_limits import CallerShares
 from .leadership import Leadership
 from .node_port import NodePort
 from .strangers import Strangers
-from .worker_frames import FRAME_MAX, FrameSizes, said_first, unread, welcome
+from .worker_frames import FRAME_MAX, FrameSizes, first_frame, unread, welcome
 from .worker_stream import LAST_WORD_S, Response, UnprocessedBytes, WorkStream
 
 LOOK_S = 0.02  # How often the server looks at a share of the streams.
@@ -43,7 +43,7 @@ class Work:
         self.shares, self.strangers = shares, strangers
         # The one that was looked at longest ago is first.
         self.streams: OrderedDict[WorkStream, None] = OrderedDict()
-        self.said = UnprocessedBytes()
+        self.unprocessed = UnprocessedBytes()
 
     async def talk(self, call: Call, requests: object) -> None:
         """Serve a stream."""
@@ -63,7 +63,7 @@ class Work:
             if not node.leads and not await self.leadership.gained(PATIENCE_S):
                 await self._send_elsewhere(context)
                 return
-            hello = await said_first(context, self.shares.bytes, call.caller, heard)
+            hello = await first_frame(context, self.shares.bytes, call.caller, heard)
         self.admit(call, hello.hello)
         with self.shares.streams.taken(call.caller):
             serving = self._serve(call, hello, heard)
@@ -78,7 +78,7 @@ class Work:
         if not node.leads:
             await self._send_elsewhere(context)
             return
-        stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
+        stream = WorkStream(context, welcome(self.sessions), self.streams, self.unprocessed)
         stream.caller, stream.heard = call.caller, heard
         stream.only = places.only_of(node, call)
         stream.session = self.sessions.open(
@@ -95,7 +95,7 @@ class Work:
             rejection = await stream.ended
         finally:
             del self.streams[stream]
-            self.said.forget(stream)
+            self.unprocessed.forget(stream)
             if reading is not None:
                 # What it says from now on is not for this stream any more.
                 reading.cancel()

@@ -46,8 +46,8 @@ def used_by(name: str, at_ms: int) -> str:
 def first_secret(bootstrap: str, request_id: str, prefix: str) -> str:
     """The secret of the first token: the same when the call is repeated, since the answer may get
     lost with the leader. Nobody finds it by the bootstrap secret alone: the id is by chance."""
-    said = hmac.digest(bootstrap.encode(), f"first token {request_id}".encode(), "sha256")
-    return prefix + base64.urlsafe_b64encode(said).decode().rstrip("=")
+    derived = hmac.digest(bootstrap.encode(), f"first token {request_id}".encode(), "sha256")
+    return prefix + base64.urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 class Bootstrap:

@@ -37,12 +37,12 @@ def note(folder: Path, what: str, why: str) -> None:
 def noted(folder: Path) -> str:
     """What met damage before this start; empty if nothing did."""
     try:
-        said = json.loads((folder / NOTE).read_text())
+        note = json.loads((folder / NOTE).read_text())
     except FileNotFoundError:
         return ""
     except ValueError:
         return STATE  # The note is damaged itself: the dearer of the two is always right.
-    return str(said.get("what")) if isinstance(said, dict) else STATE
+    return str(note.get("what")) if isinstance(note, dict) else STATE
 
 
 def forget(folder: Path) -> None:

@@ -330,7 +330,7 @@ class Leader:
                 notify()
             if is_newest:
                 self._next.ended(self.seconds() - self.began_at)
-                # Not before: what was said leaves before the next change is decided.
+                # Not before: what is to be sent leaves before the next change is decided.
                 self._busy = False
             # Whatever the answers set off comes into the next change.
             self.sessions.wake()

@@ -28,7 +28,7 @@ QUICK_S = 0.003
 # Where changes last so long, up to so long, the last one before somebody is due waits for him.
 WAIT_LEAST_MS = 3
 WAIT_S = 0.020
-REPORTED = (Note, Report)  # What workers have said of single runs.
+REPORTED = (Note, Report)  # What workers have reported of single runs.
 
 
 class NextChange:

@@ -94,7 +94,7 @@ class OfferQueue:
             if session.lapsing or session.resume is not None or not self._is_current(session):
                 continue
             if session.kind != kind:
-                # It said another hello since it came into this line.
+                # It sent another hello since it came into this line.
                 self.add(session)
             elif session.credits:
                 session.in_grant = True

@@ -85,7 +85,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
     zones_in_use: tuple[str, ...] = ()
     # Access tokens that were used there of late, for the leader.
     tokens_used: tuple[str, ...] = ()
-    # The backup it has made ready to take the place of the state (`Preparing.said`).
+    # The backup it has made ready to take the place of the state (`Preparing.progress`).
     stage: str = ""
     # Ids of the keys for secrets that it has; under the first it encrypts.
     key_ids: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ class PeerDirectory:
 
     def skews_ms(self, voters: Iterable[str], now_ms: int) -> list[int]:
         """How far the clocks of the voters that were heard lately are from a clock of this node.
-        What they said is counted on to this moment, since this clock may have been set since."""
+        Their time is counted on to this moment, since this clock may have been set since."""
         now = self.seconds()
         return [
             info.wall_ms + int((now - info.heard_at) * 1000) - now_ms
@@ -271,7 +271,7 @@ class PeerDirectory:
         if peer not in self.differing:
             logger.error("the state of %s differs from that of %s at %d", self.name, peer, revision)
         self.differing.add(peer)
-        # Of nodes that are there: those that were replaced have said their last word.
+        # Of nodes that are there: those that were replaced have sent their last message.
         present = self.fresh()
         if len(self.differing & present.keys()) > (len(present) + 1) // 2 and not self.diverged:
             self.diverged = True

@@ -222,7 +222,7 @@ class Preparing:
         return self._staged.serial if self._staged is not None else 0
 
     @property
-    def said(self) -> str:
+    def progress(self) -> str:
         """For the others: the number of the stage, then its fingerprint, or what failed."""
         if self._making is None or not self._making.done():
             return ""

@@ -51,9 +51,9 @@ class Restores:
         self._loop = asyncio.get_running_loop()
         staged = staging.staged_in(self._replica.store)
         self._preparing.look(self._replica.store.snapshot, staged)
-        said = self._preparing.said
-        if said != self._directory.stage:
-            self._directory.stage = said
+        stage = self._preparing.progress
+        if stage != self._directory.stage:
+            self._directory.stage = stage
             self._introduce()
         if self._leader.leading and not self._dropping:
             self._tidy(self._replica.store, staged)
@@ -103,16 +103,16 @@ class Restores:
         voters = [name for name, peer in peers.items() if peer.voter]
         if 2 * sum(name in near for name in voters) <= len(voters):
             return sorted(set(voters) - set(near))
-        said = {name: about.stage for name, about in infos.items()}
-        said[self._name] = own = self._preparing.said
+        stages = {name: about.stage for name, about in infos.items()}
+        stages[self._name] = own = self._preparing.progress
         # This node first: what it finds wrong is wrong for all.
         near.sort(key=lambda name: name != self._name)
         ready = f"{staged.serial} "
         for name in near:
-            _refuse_failed(name, said.get(name, "").removeprefix(ready))
-        lacking = [name for name in near if not said.get(name, "").startswith(ready)]
+            _refuse_failed(name, stages.get(name, "").removeprefix(ready))
+        lacking = [name for name in near if not stages.get(name, "").startswith(ready)]
         for name in near:
-            if not lacking and said[name] != own:
+            if not lacking and stages[name] != own:
                 what = f"{name} comes to another state by it than {self._name}, so it runs another"
                 raise _not_possible(f"{what} version")
         return lacking
@@ -144,12 +144,12 @@ class Restores:
         return await ended
 
 
-def _refuse_failed(name: str, said: str) -> None:
+def _refuse_failed(name: str, stage: str) -> None:
     """What a node says of a stage that it could not make ready."""
-    if said.startswith(FULL):
+    if stage.startswith(FULL):
         raise refusals.disk_full(name)
-    if said.startswith(FAILED):
-        raise _not_possible(f"{name}: {said.removeprefix(FAILED)}")
+    if stage.startswith(FAILED):
+        raise _not_possible(f"{name}: {stage.removeprefix(FAILED)}")
 
 
 def _not_possible(why: str) -> Refused:

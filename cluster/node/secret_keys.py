@@ -190,8 +190,8 @@ def _command_text(command: str) -> str:
     except subprocess.TimeoutExpired:
         raise KeysWrong(f"{name} did not end within {COMMAND_S:.0f} s") from None
     if ran.returncode:
-        said = ran.stderr[-300:].decode(errors="replace").strip()
-        raise KeysWrong(f"{name} ended with {ran.returncode}: {said}")
+        output = ran.stderr[-300:].decode(errors="replace").strip()
+        raise KeysWrong(f"{name} ended with {ran.returncode}: {output}")
     return _text_of(ran.stdout, name)
 
 

@@ -37,7 +37,7 @@ class NotRead(Exception):
 
 
 class TableFault(Exception):
-    """What the engine said, in its words."""
+    """What the engine reported, in its words."""
 
 
 def read_beside(path: Path, count: int, look: Callable[[], None]) -> Iterator[int]:
@@ -90,7 +90,7 @@ def _word(other: subprocess.Popen[bytes], look: Callable[[], None]) -> bytes:
     while not poller.poll(1000 * LOOK_S):
         look()
         if time.monotonic() > until:
-            raise NotRead(f"the process that reads tables said nothing for {SILENT_S:.0f} s")
+            raise NotRead(f"the process that reads tables was silent for {SILENT_S:.0f} s")
     return os.read(other.stdout.fileno(), WORD_MAX)
 
 

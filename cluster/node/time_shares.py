@@ -37,7 +37,7 @@ from .progress_queue import PROGRESS_BYTES
 class WorkKind(IntEnum):
     """Kinds of work, in the order in which a change does them. Numbers, which hash fast."""
 
-    # What workers have said, which frees what others wait for.
+    # What workers have reported, which frees what others wait for.
     REPORTS = auto()
     # What is due now.
     DUE = auto()

@@ -54,7 +54,7 @@ class WorkerSession:
     in_grant: bool = False
     # What became of its last grant nobody knows: leadership went.
     grant_is_unknown: bool = False
-    # It is known from its leases only, and has not said hello to this leader.
+    # It is known from its leases only, and has sent no hello to this leader.
     from_lease_only: bool = False
     # What that grant gives was meant for a stream that is gone.
     has_stale_grant: bool = False
@@ -79,7 +79,7 @@ class WorkerSession:
 
     @property
     def has_reports(self) -> bool:
-        """It has said something that waits for a change."""
+        """It has reported something that waits for a change."""
         return bool(self.results or self.notes or self.extensions)
 
     @property
@@ -89,7 +89,7 @@ class WorkerSession:
         return not (waits or self.from_lease_only or self.has_reports)
 
     def hear(self) -> None:
-        """It said something; that is all a heartbeat is."""
+        """It sent something; that is all a heartbeat is."""
         self.sessions.heard(self)
 
     def credit(self, more: int, request: worker_pb2.LeaseRequest | None = None) -> None:
@@ -121,7 +121,7 @@ class WorkerSession:
         self.sessions.noted(self)
 
     def note_again(self, reports: Sequence[worker_pb2.ProgressReport], *, first: bool) -> None:
-        """These found no room in a change, and come first in the next one; what was said since then
+        """These found no room in a change, and come first in the next one; what came since then
         stands over them. `first`: none of them did, so the session has its turn still."""
         for report in reversed(reports):
             after = self.notes.get(report.token)
@@ -144,7 +144,7 @@ class WorkerSession:
     def notes_of(
         self, results: Iterable[worker_pb2.Result]
     ) -> tuple[worker_pb2.ProgressReport, ...]:
-        """What was said of runs before they ended, taken."""
+        """What was reported of runs before they ended, taken."""
         taken = (self.notes.pop(result.token, None) for result in results)
         return tuple(report for report in taken if report is not None)
 
@@ -204,7 +204,7 @@ def kind_of_worker(hello: worker_pb2.WorkerHello) -> WorkerKind:
 def merged(
     before: worker_pb2.ProgressReport, after: worker_pb2.ProgressReport
 ) -> worker_pb2.ProgressReport:
-    """Two words about one lease: what the later one leaves out stays as the earlier one said."""
+    """Two words about one lease: what the later one leaves out stays as in the earlier one."""
     merged = worker_pb2.ProgressReport()
     merged.CopyFrom(before)
     merged.token, merged.run = after.token, after.run

@@ -1,4 +1,4 @@
-"""Workers as the leader knows them: who is there, what they would take, what they have said.
+"""Workers as the leader knows them: who is there, what they would take, what they reported.
 
 All of it lives in the leader's memory. A heartbeat is one per worker and never enters the log;
 only a lapse does. A new leader begins with a session for everybody who holds leases, and gives
@@ -68,9 +68,9 @@ class WorkerSessions:
         self.connected = WorkerCounts()
         # The one that was silent for longest is first.
         self._heard: OrderedDict[WorkerSession, None] = OrderedDict()
-        # Those that have said how attempts ended, or ask for more time.
+        # Those that have reported how attempts ended, or ask for more time.
         self._reporting: OrderedDict[WorkerSession, None] = OrderedDict()
-        # Those that have said how far attempts are.
+        # Those that have reported how far attempts are.
         self._noting = ProgressQueue()
         # Those whose hello waits for one, by caller; whose turn it is, is first.
         self._hellos: OrderedDict[str, OrderedDict[WorkerSession, None]] = OrderedDict()
@@ -161,10 +161,10 @@ class WorkerSessions:
     # What the leader's loop asks.
 
     def reports(self, most: int) -> list[PendingRequest]:
-        """What workers have said of the end of attempts, and who asks for more time: at most so
+        """What workers have reported of the end of attempts, and who asks for more time: at most so
         many words, each worker in turn.
 
-        How an attempt ended comes behind all else that was said of it: it would be too late then.
+        How an attempt ended comes behind all else that came of it: it would be too late then.
         """
         parts: list[PendingRequest] = []
         while most > 0 and self._reporting:
@@ -188,11 +188,11 @@ class WorkerSessions:
 
     @property
     def has_reports(self) -> bool:
-        """Somebody has said something that waits for a change."""
+        """Somebody has reported something that waits for a change."""
         return bool(self._reporting or self._noting)
 
     def progress(self, most: int) -> list[PendingRequest]:
-        """What workers have said of how far attempts are."""
+        """What workers have reported of how far attempts are."""
         return self._noting.take(most)
 
     def hellos(self, most: int) -> list[PendingRequest]:

@@ -50,17 +50,17 @@ async def test_results_that_no_change_takes_are_not_read(start: Start) -> None:
             await worker.send(results=results)
 
     saying = asyncio.ensure_future(say())
-    await until(lambda: served.server.work.said.total > worker_stream.SAID_MAX)
+    await until(lambda: served.server.work.unprocessed.total > worker_stream.UNPROCESSED_MAX)
     for _ in range(100):
         await asyncio.sleep(0.001)
-        assert waiting(served) < worker_stream.SAID_MAX + 2 * worker_frames.FRAME_MAX
+        assert waiting(served) < worker_stream.UNPROCESSED_MAX + 2 * worker_frames.FRAME_MAX
     served.node.driver.release()
     await saying
     await worker.until(lambda: len(worker.acks) == 800, seconds=30)
     # The frame that was read last counts until the next one, or the end.
     await worker.call.done_writing()
     await worker.ended()
-    await until(lambda: served.server.work.said.total == 0)
+    await until(lambda: served.server.work.unprocessed.total == 0)
 
 
 async def test_what_is_not_read_stays_with_the_worker(start: Start) -> None:

@@ -84,7 +84,7 @@ async def test_a_member_that_would_end_by_it_is_named(tmp_path: Path) -> None:
         known = real.node.driver.core.config
         real.node.driver.core.members.config = other
         try:
-            with pytest.raises(Exception, match="old has not said what it knows"):
+            with pytest.raises(Exception, match="old has not shown what it knows"):
                 calls._need_level(2)
         finally:
             real.node.driver.core.members.config = known

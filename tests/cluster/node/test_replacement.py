@@ -292,7 +292,7 @@ def test_what_cannot_be_put_back_is_said_before_anything_is_done(
     preparing.look(logged.one.store.snapshot, staged)
     assert ended.wait(60)
     preparing.close()
-    serial, _, said = preparing.said.partition(" - ")
+    serial, _, said = preparing.progress.partition(" - ")
     assert serial == str(staged.serial)
     with pytest.raises(CannotRestore, match=why):
         raise CannotRestore(said)
@@ -308,5 +308,5 @@ def test_a_node_that_stops_makes_nothing_ready_any_more(tmp_path: Path) -> None:
     preparing._ends.set()
     preparing.look(logged.one.store.snapshot, staged)
     preparing.close()
-    assert preparing.said.endswith("- this node stops")
+    assert preparing.progress.endswith("- this node stops")
     logged.one.close()

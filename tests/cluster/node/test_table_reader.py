@@ -122,7 +122,7 @@ def test_a_process_that_says_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(table_reader, "SILENT_S", -1.0)
     monkeypatch.setattr(table_reader, "LOOK_S", 0.0)
-    with pytest.raises(NotRead, match="said nothing"):
+    with pytest.raises(NotRead, match="was silent"):
         sum(read_beside(store.path, 100, nothing))
 
 
