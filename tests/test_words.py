@@ -42,6 +42,7 @@ GONE_FROM_SERVER = {
     "in_line": "in_offer_queue",
     "leader_moved": "on_leader_change",
     "occasion": "occurrence",
+    "patience": "timeout, wait",
     "poke": "wake",
     "poked": "woken",
     "rang": "fired",
@@ -82,6 +83,7 @@ GONE_FROM_CLIENT = {
 # By folder: what nobody says there any more. A word in small letters is looked for in names, which
 # are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
 GONE: dict[str, dict[str, str]] = {
+    "cluster/local": {"patience": "handler_timeout"},
     "cluster/raft": {
         "Word": "NodeNotice",
         "founding": "bootstrap",

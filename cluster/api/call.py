@@ -109,7 +109,7 @@ class Call:
         """Whether no time is left."""
         return time.monotonic() >= self.until
 
-    def patience(self) -> float:
+    def wait_max(self) -> float:
         """How long it may wait for something to happen, so that a caller who waits no longer than
         that still gets an answer."""
         left = self.timeout()

@@ -42,9 +42,9 @@ class Leadership:
         finally:
             self._waiters.discard(future)
 
-    async def gained(self, patience: float) -> bool:
-        """Whether this node leads, once it is known who does or patience is over."""
-        give_up = self.clock() + patience
+    async def gained(self, timeout: float) -> bool:
+        """Whether this node leads, once it is known who does or the time is over."""
+        give_up = self.clock() + timeout
         while not self.node.leads:
             left = give_up - self.clock()
             if self.elsewhere() or left <= 0:

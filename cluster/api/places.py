@@ -25,7 +25,7 @@ NEAR_AMONG = (
     1_000  # Namespaces that are looked through for a near name, as this is done on the loop.
 )
 NOWHERE = -1  # The number of no namespace.
-PATIENCE_S = 1.0  # How long a follower may be behind the leader that has just made a namespace.
+CATCH_UP_S = 1.0  # How long a follower may be behind the leader that has just made a namespace.
 
 
 async def need_of(node: NodePort, hello: worker_pb2.WorkerHello, timeout: float) -> None:
@@ -51,7 +51,7 @@ async def need(node: NodePort, name: str, timeout: float) -> None:
 async def need_here(node: NodePort, feed: EventFeed, name: str) -> None:
     """The same on any node, which may hear of it in a moment."""
     clock = asyncio.get_running_loop().time
-    until = clock() + PATIENCE_S
+    until = clock() + CATCH_UP_S
     while not _there(node, name):
         if clock() >= until:
             raise _missing(name, node.replica.store)

@@ -42,7 +42,7 @@ OwnCall = Callable[[Call, Any], Awaitable[Message | ForwardedAnswer]]
 NO_FORWARD = "raftsched-no-forward"
 FRESHNESS = "read.consistency"
 # An election after a lost connection takes some 50 ms, after a silence up to 700.
-PATIENCE_S = 1.0
+ELECTION_WAIT_S = 1.0
 WAIT_FIRST_S = 0.02  # A leader that is elected is ready this soon; then twice as long each time.
 END = 2**31 - 1  # The place behind all events of a change.
 Pairs = tuple[tuple[str, str | bytes], ...]
@@ -175,7 +175,7 @@ class Calls:
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
-        give_up, waits = 0.0, backoff(WAIT_FIRST_S, PATIENCE_S)
+        give_up, waits = 0.0, backoff(WAIT_FIRST_S, ELECTION_WAIT_S)
         while True:
             asked_at = self.leadership.clock()
             passed = await self._try(call, data, bound=bound)
@@ -183,11 +183,11 @@ class Calls:
                 return passed
             now = self.leadership.clock()
             if not give_up:
-                give_up = min(asked_at + PATIENCE_S, now + call.timeout())
-            if method.harmless and now - asked_at > PATIENCE_S:
-                # It waited at a leader that was lost: patience begins anew with that.
-                give_up = now + min(PATIENCE_S, call.timeout())
-                waits = backoff(WAIT_FIRST_S, PATIENCE_S)
+                give_up = min(asked_at + ELECTION_WAIT_S, now + call.timeout())
+            if method.harmless and now - asked_at > ELECTION_WAIT_S:
+                # It waited at a leader that was lost: the time begins anew with that.
+                give_up = now + min(ELECTION_WAIT_S, call.timeout())
+                waits = backoff(WAIT_FIRST_S, ELECTION_WAIT_S)
             left = give_up - now
             if left <= 0:
                 raise node.too_late(call.seconds) if call.over else node.nobody_leads()

@@ -143,7 +143,7 @@ class Verifier:
         check = self._joined(call, request.request_id or call.actor)
         wait_s = call.timeout()
         if request.HasField("wait"):
-            wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.patience())
+            wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.wait_max())
         give_up = asyncio.get_running_loop().time() + wait_s
         assert check.ended is not None, "it was begun"
         mended = None

@@ -44,7 +44,7 @@ class RunWaits:
         """The run once it has ended, or as it is when the time is over."""
         timeout = request.timeout
         wait_s = to_ms(timeout) / 1000 if request.HasField("timeout") else TIMEOUT_S
-        until = asyncio.get_running_loop().time() + min(wait_s, TIMEOUT_MAX_S, call.patience())
+        until = asyncio.get_running_loop().time() + min(wait_s, TIMEOUT_MAX_S, call.wait_max())
         while True:
             run = await self._run(call, request)
             left = until - asyncio.get_running_loop().time()

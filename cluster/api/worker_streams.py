@@ -24,7 +24,7 @@ from .worker_frames import FRAME_MAX, FrameSizes, first_frame, unread, welcome
 from .worker_stream import LAST_WORD_S, Response, UnprocessedBytes, WorkStream
 
 LOOK_S = 0.02  # How often the server looks at a share of the streams.
-PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
+LEADER_WAIT_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
 
 
 class Work:
@@ -60,7 +60,7 @@ class Work:
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
         with self.shares.greetings.taken(call.caller):
-            if not node.leads and not await self.leadership.gained(PATIENCE_S):
+            if not node.leads and not await self.leadership.gained(LEADER_WAIT_S):
                 await self._send_elsewhere(context)
                 return
             hello = await first_frame(context, self.shares.bytes, call.caller, heard)

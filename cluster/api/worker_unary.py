@@ -179,7 +179,7 @@ class WorkerCalls:
         self, call: Call, request: worker_pb2.LeaseRequest, poll: Poll, session: WorkerSession
     ) -> None:
         loop = asyncio.get_running_loop()
-        wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.patience())
+        wait_s = min(to_ms(request.wait) / 1000, WAIT_MAX_S, call.wait_max())
         until = loop.time() + wait_s
         session.credit(request.maximum or 1, request)
         if not session.draining:

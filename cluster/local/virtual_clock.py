@@ -13,12 +13,12 @@ from time import monotonic, sleep
 # 1970: now, and where to go; how long a handler may hold time up, in real milliseconds; the last
 # request and the last one that was carried out, by number. `cluster/node/virtual_time.py` obeys it.
 MAGIC = int.from_bytes(b"raftclk1", "little")
-WHAT, NOW, UNTIL, PATIENCE, ASKED, DONE = range(6)
+WHAT, NOW, UNTIL, HANDLER, ASKED, DONE = range(6)
 WORDS = 6
 SIZE = 8 * WORDS
 LOOK_S = 0.001
 LOOK_AT_NODES_S = 0.25
-PATIENCE_S = 5.0
+HANDLER_S = 5.0
 TIMEOUT_S = 60.0
 MILLISECOND = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,8 +31,8 @@ class Clock:
 
     Time goes from one due time to the next: firings, retries, timeouts, ends of all kinds, each at
     its own instant and in order, so that nothing is missed, however far it goes. At each it stays
-    until the handlers under way have ended, or have held it up for `patience` real seconds. It
-    returns when all that was due up to then is done.
+    until the handlers under way have ended, or have held it up for `handler_timeout` real seconds.
+    It returns when all that was due up to then is done.
 
     Workers do not notice: their sessions and heartbeats go by the real clock.
     """
@@ -68,7 +68,7 @@ class Clock:
         hours: float = 0,
         minutes: float = 0,
         seconds: float = 0,
-        patience: float = PATIENCE_S,
+        handler_timeout: float = HANDLER_S,
         timeout: float = TIMEOUT_S,
     ) -> datetime:
         """Let so much time go by, and say what time it is then. Without any, only what is due by
@@ -76,28 +76,28 @@ class Clock:
         length = by + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         if length < timedelta(0):
             raise ValueError(f"time cannot go back by {-length}; start another cluster")
-        return self.advance_to(self.now + length, patience=patience, timeout=timeout)
+        return self.advance_to(self.now + length, handler_timeout=handler_timeout, timeout=timeout)
 
     def advance_to(
-        self, instant: datetime, *, patience: float = PATIENCE_S, timeout: float = TIMEOUT_S
+        self, instant: datetime, *, handler_timeout: float = HANDLER_S, timeout: float = TIMEOUT_S
     ) -> datetime:
         """As `advance`, to an instant."""
         if instant.tzinfo is None:
             raise ValueError(f"{instant} has no zone; give it one, such as tzinfo=UTC")
-        if patience < 0:
-            raise ValueError(f"patience is {patience}; it must be 0 or more")
+        if handler_timeout < 0:
+            raise ValueError(f"handler_timeout is {handler_timeout}; it must be 0 or more")
         if instant < self.now:
             raise ValueError(f"it is {self.now} already, and time cannot go back to {instant}")
         if not self._moving.acquire(blocking=False):
             raise RuntimeError("the clock is being moved by another thread; let one do it")
         try:
-            return self._move(_ms(instant), patience, timeout)
+            return self._move(_ms(instant), handler_timeout, timeout)
         finally:
             self._moving.release()
 
-    def _move(self, until_ms: int, patience: float, timeout: float) -> datetime:
+    def _move(self, until_ms: int, handler_timeout: float, timeout: float) -> datetime:
         words = self._words
-        words[UNTIL], words[PATIENCE] = until_ms, round(patience * 1000)
+        words[UNTIL], words[HANDLER] = until_ms, round(handler_timeout * 1000)
         # Last, as the nodes look at it first.
         words[ASKED] = request = words[ASKED] + 1
         try:
@@ -111,7 +111,7 @@ class Clock:
         raise TimeoutError(
             f"the clock came to {self.now} within {timeout:g} s, on its way to {goal}; there is "
             "much to do on that way (then say timeout=), handlers that do not end hold it up for "
-            f"{patience:g} s each (say patience=), or no node leads"
+            f"{handler_timeout:g} s each (say handler_timeout=), or no node leads"
         )
 
     def _arrives(self, request: int, timeout: float) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import RunRecord, SessionRecord, parse
-from ..local.virtual_clock import ASKED, DONE, MAGIC, NOW, PATIENCE, SIZE, UNTIL, WHAT
+from ..local.virtual_clock import ASKED, DONE, HANDLER, MAGIC, NOW, SIZE, UNTIL, WHAT
 from .leader_loop import Leader
 from .peer_info import PeerDirectory
 
@@ -64,8 +64,8 @@ class VirtualClock:
         return self._words[UNTIL]
 
     @property
-    def patience_s(self) -> float:
-        return self._words[PATIENCE] / 1000
+    def handler_s(self) -> float:
+        return self._words[HANDLER] / 1000
 
     def go_to(self, instant_ms: int) -> None:
         self._words[NOW] = max(instant_ms, self._words[NOW])
@@ -139,7 +139,7 @@ class VirtualTimeDriver:
         return bool(self._waited_for)
 
     def _wait_for(self, leases: set[Held]) -> None:
-        """As long as some of them end now and then, nobody loses patience."""
+        """As long as some of them end now and then, time waits for them."""
         if leases == self._waited_for:
             return
         self._waited_for = leases
@@ -147,9 +147,9 @@ class VirtualTimeDriver:
             self._waiting.cancel()
             self._waiting = None
         if leases:
-            self._waiting = self._loop.call_later(self.clock.patience_s, self._lose_patience)
+            self._waiting = self._loop.call_later(self.clock.handler_s, self._wait_no_longer)
 
-    def _lose_patience(self) -> None:
+    def _wait_no_longer(self) -> None:
         self._given_up |= self._waited_for
         self._wake()
 

@@ -114,7 +114,7 @@ def test_a_handler_that_hangs_is_timed_out(cluster: LocalCluster, client: Client
     )
     with cluster.work(worker):
         run = client.jobs.trigger("hangs")
-        cluster.clock.advance(hours=3, patience=0.2)
+        cluster.clock.advance(hours=3, handler_timeout=0.2)
         assert told.wait(30)
 
     assert run.refresh().state == "FAILED"

@@ -19,8 +19,8 @@ from raftsched.cluster.node.limits import CallerLimits
 from .fake import FakeNode, World
 
 # How long a node waits for word of a leader, of a namespace, of a worker.
-PATIENCE = (
-    (unary, "PATIENCE_S"), (worker_streams, "PATIENCE_S"), (places, "PATIENCE_S"),
+WAITS = (
+    (unary, "ELECTION_WAIT_S"), (worker_streams, "LEADER_WAIT_S"), (places, "CATCH_UP_S"),
     (worker_frames, "HELLO_S"),
 )  # fmt: skip
 
@@ -65,9 +65,9 @@ async def world() -> World:
 
 @pytest.fixture
 async def start(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
-    """Start a node; the first one leads. However busy the machine is, it loses its patience in no
-    test that does not set it."""
-    for module, name in PATIENCE:
+    """Start a node; the first one leads. However busy the machine is, it stops waiting in no test
+    that does not set how long it waits."""
+    for module, name in WAITS:
         monkeypatch.setattr(module, name, 60.0)
     all_served: list[Served] = []
 

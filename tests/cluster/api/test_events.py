@@ -129,7 +129,7 @@ async def test_a_watch_of_a_namespace_that_is_not_there_is_refused(
     slow = events(served).WatchEvents(event_pb2.WatchEventsRequest(namespace="shop"))
     await do(served.node, made)
     await slow.read()
-    monkeypatch.setattr(places, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(places, "CATCH_UP_S", 0.05)
     found = await refused_watch(served, namespace="shpo")
     assert (found.reason, found.values) == ("NAMESPACE_NOT_FOUND", {"namespace": "shpo"})
     assert "did you mean shop?" in found.message

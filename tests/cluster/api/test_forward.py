@@ -54,7 +54,7 @@ async def test_a_call_makes_one_hop_at_most(
 ) -> None:
     """Two nodes that each take the other for the leader pass a call on once, not for ever."""
     first, second = await start("a"), await start("b")
-    monkeypatch.setattr(unary, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(unary, "ELECTION_WAIT_S", 0.2)
     world.lead(None)
     first.node.believe(second.node)
     second.node.believe(first.node)
@@ -71,7 +71,7 @@ async def test_without_a_leader_a_call_waits_a_little_and_is_refused(
     start: Start, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = await start("a")
-    monkeypatch.setattr(unary, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(unary, "ELECTION_WAIT_S", 0.2)
     world.lead(None)
     found = await refused(jobs(served).CreateJob(create("report"), timeout=60))
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "NO_QUORUM")
@@ -149,7 +149,7 @@ async def test_a_read_that_waited_long_is_sent_again_too(
 ) -> None:
     """Patience with an election counts from the loss of the leader, not from the call."""
     leader, follower = await start("a"), await start("b")
-    monkeypatch.setattr(unary, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(unary, "ELECTION_WAIT_S", 0.2)
     made = await jobs(follower).CreateJob(create("report"))
     leader.node.read_gate.clear()
     call = asyncio.ensure_future(jobs(follower).GetJob(GET, timeout=60))

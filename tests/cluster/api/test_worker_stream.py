@@ -217,7 +217,7 @@ async def test_without_a_leader_the_redirect_names_none(
     start: Start, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = await start("a")
-    monkeypatch.setattr(worker_streams, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(worker_streams, "LEADER_WAIT_S", 0.05)
     world.lead(None)
     worker = await Worker(served.channel).ended()
     assert worker.redirect.leader == ""

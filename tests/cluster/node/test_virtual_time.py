@@ -30,9 +30,9 @@ class World:
     def __init__(self, clock: Clock, nodes: dict[str, Node]) -> None:
         self.clock, self.nodes = clock, nodes
 
-    async def advance(self, patience: float = 5.0, **lengths: float) -> None:
+    async def advance(self, handler_timeout: float = 5.0, **lengths: float) -> None:
         def move() -> None:
-            self.clock.advance(timedelta(**lengths), patience=patience, timeout=60)
+            self.clock.advance(timedelta(**lengths), handler_timeout=handler_timeout, timeout=60)
 
         await asyncio.to_thread(move)
 
@@ -136,7 +136,7 @@ async def test_a_handler_that_does_not_end_holds_time_up_only_once(tmp_path: Pat
         await node.write(each_minute("report"), "", 5)
         began = asyncio.get_running_loop().time()
 
-        await here.advance(hours=1, patience=0.1)
+        await here.advance(hours=1, handler_timeout=0.1)
 
         assert asyncio.get_running_loop().time() - began > 0.1
         [run] = await here.runs("hangs")
@@ -155,7 +155,7 @@ async def test_a_worker_that_was_told_to_stop_has_time_to_say_how_it_ended(tmp_p
         ear = Ear()
         session = node.sessions.open(worker_pb2.WorkerHello(worker="w1"), ear, stream=True)
         session.credit(1)
-        moving = asyncio.create_task(here.advance(minutes=2.9, patience=2))
+        moving = asyncio.create_task(here.advance(minutes=2.9, handler_timeout=2))
         await until(lambda: ear.stopped)
 
         [lease] = ear.got
