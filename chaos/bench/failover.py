@@ -22,10 +22,10 @@ from ...cluster.local.nodes import PROGRAM, NodeProcess, NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
 from ..percentile import percentile
-from ..real.wiring import Proxies
-from .crew import Crew
+from ..real.link_backend import Proxies
 from .herd import import_all, warm_up
 from .steady import Steady, requests_of
+from .worker_processes import WorkerProcesses
 
 SETTLE_S = 2.0  # Between the return of the killed node and the next kill.
 DOWN_S = 0.5  # Between a kill and the start of the killed node.
@@ -117,11 +117,11 @@ async def run(
 async def _run(
     folder: Path, nodes: NodeProcesses, failover: Failover, blows: Blows
 ) -> dict[str, float | int]:
-    crew = Crew(folder, nodes.endpoints, failover.workers, slots=1_000, lateness=True)
-    crew.start()
+    workers = WorkerProcesses(folder, nodes.endpoints, failover.workers, slots=1_000, lateness=True)
+    workers.start()
     kills: list[float] = []
     async with AsyncClient(nodes.endpoints) as client:
-        await warm_up(client, crew)
+        await warm_up(client, workers)
         seconds = failover.kills * (SETTLE_S + RETURN_S) + 10
         steady = Steady(rate=failover.rate, seconds=seconds)
         first_s = time.time() + steady.count / steady.insert_rate + 3.0
@@ -133,8 +133,8 @@ async def _run(
             await blows.strike(node)
             await asyncio.sleep(SETTLE_S)
         await asyncio.sleep(1.0)
-    crew.stop()
-    begun = sorted(due + late for due, late in crew.pairs(first_s))
+    workers.stop()
+    begun = sorted(due + late for due, late in workers.pairs(first_s))
     return figures(kills, begun, failover.rate)
 
 

@@ -16,7 +16,7 @@ from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2, namespace_pb2
-from .crew import Crew
+from .worker_processes import WorkerProcesses
 
 BATCH = 1_000
 ROOM_S = 3.0  # Between the last insert and the instant.
@@ -87,12 +87,12 @@ async def live_runs(client: AsyncClient) -> int:
     return int(namespace.usage.live_runs)
 
 
-async def drain(client: AsyncClient, crew: Crew, runs: int, due_ms: int) -> float:
+async def drain(client: AsyncClient, workers: WorkerProcesses, runs: int, due_ms: int) -> float:
     """Wait until all is done; the seconds since the instant."""
     limit = time.monotonic() + max(60.0, runs / 1_000) + max(0.0, due_ms / 1000 - time.time())
-    while crew.begun() < runs:
+    while workers.begun() < runs:
         if time.monotonic() > limit:
-            raise ProcessFailed(f"{crew.begun()} of {runs} runs were begun in time")
+            raise ProcessFailed(f"{workers.begun()} of {runs} runs were begun in time")
         await asyncio.sleep(0.01)
     while await live_runs(client):
         if time.monotonic() > limit:
@@ -103,12 +103,12 @@ async def drain(client: AsyncClient, crew: Crew, runs: int, due_ms: int) -> floa
 
 async def run(folder: Path, nodes: NodeProcesses, herd: Herd) -> dict[str, float | int]:
     """One herd on a cluster that is there."""
-    crew = Crew(folder, nodes.endpoints, herd.workers, slots=herd.slots)
-    crew.start()
+    workers = WorkerProcesses(folder, nodes.endpoints, herd.workers, slots=herd.slots)
+    workers.start()
     try:
         async with AsyncClient(nodes.endpoints) as client:
-            await warm_up(client, crew)
-            before = crew.begun()
+            await warm_up(client, workers)
+            before = workers.begun()
             room = herd.runs / herd.insert_rate + ROOM_S
             due_ms = int(time.time() + room) * 1000
             took = await import_all(client, requests_of(herd, due_ms, "herd"))
@@ -117,8 +117,8 @@ async def run(folder: Path, nodes: NodeProcesses, herd: Herd) -> dict[str, float
                 raise ProcessFailed(f"inserting took {took:.1f} s, {-spare:.1f} s too long")
             await asyncio.sleep(max(0.0, spare - 0.2))
             cpu = {node.name: node.cpu_s() for node in nodes}
-            crew_cpu = crew.cpu_s()
-            seconds = await drain(client, crew, before + herd.runs, due_ms)
+            workers_cpu = workers.cpu_s()
+            seconds = await drain(client, workers, before + herd.runs, due_ms)
             used = {node.name: node.cpu_s() - cpu[node.name] for node in nodes}
             each = 1e6 / herd.runs
             return {
@@ -128,15 +128,15 @@ async def run(folder: Path, nodes: NodeProcesses, herd: Herd) -> dict[str, float
                 "inserted_per_s": round(herd.runs / took),
                 "leader_us_per_run": round(max(used.values()) * each, 1),
                 "nodes_us_per_run": round(sum(used.values()) * each, 1),
-                "workers_us_per_run": round((crew.cpu_s() - crew_cpu) * each, 1),
+                "workers_us_per_run": round((workers.cpu_s() - workers_cpu) * each, 1),
             }
     finally:
-        crew.stop()
+        workers.stop()
 
 
-async def warm_up(client: AsyncClient, crew: Crew, runs: int = 2_000) -> None:
+async def warm_up(client: AsyncClient, workers: WorkerProcesses, runs: int = 2_000) -> None:
     """Run some jobs through, so that everything is loaded and connected."""
     due_ms = int(time.time() * 1000) + 500
-    before = crew.begun()
+    before = workers.begun()
     await import_all(client, requests_of(Herd(runs=runs), due_ms, f"warm-{due_ms}"))
-    await drain(client, crew, before + runs, due_ms)
+    await drain(client, workers, before + runs, due_ms)

@@ -18,11 +18,11 @@ from ...proto.v1 import cluster_pb2
 from ..percentile import percentile
 from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
-from .holder import Holder, HolderPool
+from .idle_worker import IdleWorker, IdleWorkerPool
 
 Figures = dict[str, float | int]
 GRANTED_S = 120.0  # So long it may take until all leases are held.
-BACK_S = 60.0  # So long it may take after a change until all holders are back.
+BACK_S = 60.0  # So long it may take after a change until all idle workers are back.
 SETTLE_S = 10.0  # Behind a change: longer than it takes to call a silent worker dead.
 
 
@@ -40,44 +40,44 @@ class Leases:
 
 
 async def run(folder: Path, nodes: NodeProcesses, asked: Leases) -> Figures:
-    crowd = HolderPool([node.client for node in nodes], asked.shared)
+    pool = IdleWorkerPool([node.client for node in nodes], asked.shared)
     async with AsyncClient(nodes.endpoints) as client:
         due_ms = int(time.time() * 1000)
         await import_all(client, requests_of(Herd(runs=asked.leases), due_ms, "held"))
         began = time.monotonic()
-        tasks = await begin(nodes, client, crowd, asked)
+        tasks = await begin(nodes, client, pool, asked)
         try:
-            await until(lambda: crowd.leases >= asked.leases, GRANTED_S, crowd, tasks)
+            await until(lambda: pool.leases >= asked.leases, GRANTED_S, pool, tasks)
             found: Figures = {
-                "leases": crowd.leases,
+                "leases": pool.leases,
                 "streams": asked.streams,
                 "granted_s": round(time.monotonic() - began, 2),
                 **await watch(nodes, client, asked.seconds),
             }
             if asked.change:
-                found |= await change(nodes, client, crowd, tasks, asked)
+                found |= await change(nodes, client, pool, tasks, asked)
             found |= {
-                "lost": crowd.lost,
-                "twice": crowd.twice,
+                "lost": pool.lost,
+                "twice": pool.twice,
                 "live_at_end": await live_runs(client),
-                "streams_ended": crowd.ends.total(),
+                "streams_ended": pool.ends.total(),
             }
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await crowd.close()
+            await pool.close()
     return found
 
 
 async def begin(
-    nodes: NodeProcesses, client: AsyncClient, crowd: HolderPool, asked: Leases
+    nodes: NodeProcesses, client: AsyncClient, pool: IdleWorkerPool, asked: Leases
 ) -> list[asyncio.Task[None]]:
-    """All holders at once, with the leader."""
+    """All idle workers at once, with the leader."""
     address = nodes[await leader_of(nodes, client)].client
     each, more = divmod(asked.leases, asked.streams)
-    holders = [Holder(crowd, n, each + (n < more)) for n in range(asked.streams)]
-    return [asyncio.create_task(holder.keep(address)) for holder in holders]
+    idle_workers = [IdleWorker(pool, n, each + (n < more)) for n in range(asked.streams)]
+    return [asyncio.create_task(idle_worker.keep(address)) for idle_worker in idle_workers]
 
 
 async def watch(nodes: NodeProcesses, client: AsyncClient, seconds: float) -> Figures:
@@ -100,13 +100,13 @@ async def watch(nodes: NodeProcesses, client: AsyncClient, seconds: float) -> Fi
 async def change(
     nodes: NodeProcesses,
     client: AsyncClient,
-    crowd: HolderPool,
+    pool: IdleWorkerPool,
     tasks: list[asyncio.Task[None]],
     asked: Leases,
 ) -> Figures:
-    """Another node leads: how long until all holders are welcome there?"""
+    """Another node leads: how long until all idle workers are welcome there?"""
     name = await leader_of(nodes, client)
-    node, opened, ended = nodes[name], crowd.opened, crowd.ends.copy()
+    node, opened, ended = nodes[name], pool.opened, pool.ends.copy()
     began = time.monotonic()
     if asked.change == "kill":
         node.kill()
@@ -114,23 +114,26 @@ async def change(
         await client.call(cluster_pb2.TransferLeadershipRequest(), timeout=10.0)
 
     def all_are_back() -> bool:
-        return sum(place != node.client for _, place in crowd.welcomed.values()) == asked.streams
+        return sum(place != node.client for _, place in pool.welcomed.values()) == asked.streams
 
-    await until(all_are_back, BACK_S, crowd, tasks)
-    back = crowd.back(began)
+    await until(all_are_back, BACK_S, pool, tasks)
+    back = pool.back(began)
     await asyncio.sleep(SETTLE_S)
     return {
         "back_p50_s": round(percentile(back, 0.5), 2),
         "back_max_s": round(back[-1], 2),
-        "streams_opened": crowd.opened - opened,
-        **{f"ended: {why}": count for why, count in (crowd.ends - ended).most_common(8)},
+        "streams_opened": pool.opened - opened,
+        **{f"ended: {why}": count for why, count in (pool.ends - ended).most_common(8)},
     }
 
 
 async def until(
-    reached: Callable[[], bool], seconds: float, crowd: HolderPool, tasks: list[asyncio.Task[None]]
+    reached: Callable[[], bool],
+    seconds: float,
+    pool: IdleWorkerPool,
+    tasks: list[asyncio.Task[None]],
 ) -> None:
-    """Wait; a holder never ends by itself, so one that did is a fault of ours."""
+    """Wait; an idle worker never ends by itself, so one that did is a fault of ours."""
     limit = time.monotonic() + seconds
     while not reached():
         for task in tasks:
@@ -138,7 +141,7 @@ async def until(
                 task.result()
         if time.monotonic() > limit:
             raise ProcessFailed(
-                f"after {seconds:.0f} s {len(crowd.welcomed)} streams had been welcome and hold "
-                f"{crowd.leases} leases; streams ended: {dict(crowd.ends.most_common(5))}"
+                f"after {seconds:.0f} s {len(pool.welcomed)} streams had been welcome and hold "
+                f"{pool.leases} leases; streams ended: {dict(pool.ends.most_common(5))}"
             )
         await asyncio.sleep(0.05)

@@ -18,8 +18,8 @@ from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import job_pb2
 from ..percentile import percentile
-from .crew import Crew, by_second
 from .herd import BATCH, PAYLOAD, ROOM_S, drain, import_all, warm_up
+from .worker_processes import WorkerProcesses, by_second
 
 # Figures of each second, or of each look, in their order.
 OverTime = dict[str, list[float]]
@@ -57,12 +57,14 @@ async def run(
     folder: Path, nodes: NodeProcesses, steady: Steady, over_time: OverTime | None = None
 ) -> dict[str, float | int]:
     """A steady load on a cluster that is there; `over_time` gets what each second was like."""
-    crew = Crew(folder, nodes.endpoints, steady.workers, slots=steady.slots, lateness=True)
-    crew.start()
+    workers = WorkerProcesses(
+        folder, nodes.endpoints, steady.workers, slots=steady.slots, lateness=True
+    )
+    workers.start()
     try:
         async with AsyncClient(nodes.endpoints) as client:
-            await warm_up(client, crew)
-            before = crew.begun()
+            await warm_up(client, workers)
+            before = workers.begun()
             first_s = time.time() + steady.count / steady.insert_rate + ROOM_S
             await import_all(client, requests_of(steady, first_s))
             spare = first_s - time.time()
@@ -70,11 +72,11 @@ async def run(
                 raise ProcessFailed(f"inserting took {-spare:.1f} s too long")
             await asyncio.sleep(spare)
             cpu = {node.name: node.cpu_s() for node in nodes}
-            seconds = await drain(client, crew, before + steady.count, int(first_s * 1000))
+            seconds = await drain(client, workers, before + steady.count, int(first_s * 1000))
             used = sum(node.cpu_s() - cpu[node.name] for node in nodes)
     finally:
-        crew.stop()
-    pairs = [(due, 1000 * late) for due, late in crew.pairs(first_s)]
+        workers.stop()
+    pairs = [(due, 1000 * late) for due, late in workers.pairs(first_s)]
     late = sorted(late for _, late in pairs)
     p99s = [round(ms, 2) for ms in by_second(pairs, first_s, 0.99)]
     if over_time is not None:

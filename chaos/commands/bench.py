@@ -218,7 +218,7 @@ def leases(
 def failover(kills: int, rate: float, way: Literal["kill", "stop", "cut"], **how: Any) -> None:
     """Take the leader away under load, again and again: how long until work goes on?"""
     from ..bench import failover as scenario
-    from ..real.wiring import Proxies
+    from ..real.link_backend import Proxies
 
     asked = scenario.Failover(kills=kills, rate=rate, how=way)
     links = Proxies() if way == "cut" else None

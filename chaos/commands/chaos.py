@@ -110,7 +110,7 @@ def run(
 
     from ...cluster.local.process import ProcessFailed
     from ..real import report as reports
-    from ..real.cables import enter
+    from ..real.netns_links import enter
     from ..real.run import RunOptions
     from ..real.run import run as run_once
 

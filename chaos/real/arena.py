@@ -19,8 +19,8 @@ from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
 from .builds import Build
 from .history import HistoryFile
+from .link_backend import LinkBackend
 from .node import Control, controlled
-from .wiring import Wiring
 
 WORKER_PROCESSES, PER_PROCESS = 4, 5
 READY_S = 90.0  # Longer than anything takes, even where others use the machine too.
@@ -41,7 +41,7 @@ class Arena:
         folder: Path,
         count: int,
         seed: int,
-        links: Wiring,
+        links: LinkBackend,
         *,
         broken_rule: str = "",
         stall: float = 0.0,
@@ -68,7 +68,8 @@ class Arena:
         self.journal = HistoryFile(folder / "harness.jsonl")
         (sink_port,) = free_ports(1)
         self.sink = Process(
-            "sink", ["raftsched.chaos.real.sink", str(sink_port), str(folder / "sink.jsonl")],
+            "sink",
+            ["raftsched.chaos.real.effect_sink", str(sink_port), str(folder / "sink.jsonl")],
             folder / "sink.log",
         )  # fmt: skip
         self.workers = [

@@ -39,12 +39,12 @@ def records_are_linearizable(seen: Observations) -> list[Violation]:
             found.append(Violation("S1", f"cannot be judged: {error}"))
             continue
         if not sound:
-            calls = "; ".join(
+            listed = "; ".join(
                 f"{call.client} {call.what} {call.value!r} {call.outcome} "
                 f"[{call.began:.3f}, {call.ended:.3f}]"
                 for call in sorted(filter(matters, calls), key=lambda call: call.began)
             )
-            found.append(Violation("S1", f"no order explains the calls on {job}: {calls}"))
+            found.append(Violation("S1", f"no order explains the calls on {job}: {listed}"))
     return found
 
 

@@ -14,15 +14,15 @@ from ...cluster.local.process import ProcessFailed
 from ..bench.herd import Herd, import_all, requests_of
 from . import builds, history, jobs, look, machine
 from .arena import Arena
-from .cables import Cables
 from .checks import judge
 from .faults import UPGRADE, Planned, plan
 from .history import Bounds, FaultSpan, Observations, RecurringJob
 from .injector import Injector
+from .link_backend import Proxies
 from .load import Load
+from .netns_links import NetnsLinks
 from .verdict import verdict
 from .violation import Violation
-from .wiring import Proxies
 
 Say = Callable[[str], None]
 FAULT_S = 400.0  # With everything that has to come back after it.
@@ -69,7 +69,7 @@ class ScenarioResult:
 async def run(folder: Path, asked: RunOptions, say: Say) -> ScenarioResult:
     # Stalls cost a lapse each, so only the scenarios about workers have many.
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
-    links = Cables() if asked.cables else Proxies()
+    links = NetnsLinks() if asked.cables else Proxies()
     older = None
     if asked.scenario == UPGRADE:
         older = builds.named(asked.older) if asked.older else builds.from_git(folder)

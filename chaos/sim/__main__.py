@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from . import cells_run
-from .run import SimResult, hunt_all, hunt_stock, run_seed, run_seeds
+from .run import SimResult, hunt_all, hunt_upstream, run_seed, run_seeds
 
 HELP = """\
 Run the consensus core in a simulated world: links, disks, clocks, processes, all from a seed.
@@ -163,7 +163,7 @@ def cells(options: argparse.Namespace) -> tuple[dict[str, object], bool]:
 
 
 def all_mutants(jobs: int) -> tuple[dict[str, object], bool]:
-    rows = [hunt_stock()]
+    rows = [hunt_upstream()]
     say(f"{rows[0]['mutant']}: {rows[0]['seeds']} seeds: {rows[0]['found']}")
     for row in hunt_all(jobs):
         rows.append(row)

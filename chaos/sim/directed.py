@@ -20,7 +20,7 @@ class Unmet(Exception):
     """The schedule did not come about: a mistake in it, not a finding."""
 
 
-class Stage:
+class Directed:
     """A cluster of five whose links lose what the schedule says."""
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -79,7 +79,7 @@ def durable(node: SimNode, index: int, term: int) -> bool:
 
 def figure_8(cluster: SimCluster) -> None:
     """A majority has an entry of an old term, and yet it is replaced (Raft paper, figure 8)."""
-    stage = Stage(cluster)
+    stage = Directed(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
     first = stage.leader(nodes)
     stage.until(lambda: level(nodes), "the cluster does not come to rest")
@@ -123,7 +123,7 @@ def would_store_own(node: SimNode, message: Append) -> bool:
 
 def late_ack(cluster: SimCluster) -> None:
     """An acknowledgement comes two terms late, of entries that were replaced since."""
-    stage = Stage(cluster)
+    stage = Directed(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
     first = stage.leader(nodes)
     stage.until(lambda: level(nodes), "the cluster does not come to rest")
@@ -161,7 +161,7 @@ def late_ack(cluster: SimCluster) -> None:
 
 def lone_leader(cluster: SimCluster) -> None:
     """A leader is cut off with callers that wait, for longer than these may be left waiting."""
-    stage = Stage(cluster)
+    stage = Directed(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
     first = stage.leader(nodes)
     stage.loses(lambda a, b, m: first.name in (a, b))

@@ -13,10 +13,10 @@ from .options import Options, draw, draw_rules, quiet
 from .planted import planted
 from .rules import SchedulerCluster
 from .scheduler import SLIPS
-from .stock import run_stock
+from .upstream import run_upstream
 from .world import SimViolation
 
-STOCK_BUDGET = 5
+UPSTREAM_BUDGET = 5
 # What a broken core or journal raises. Of rules, only what they assert shows a defect.
 CRASHES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
@@ -118,13 +118,13 @@ def hunt(mutant: Mutant) -> dict[str, object]:
     return row(mutant.name, mutant.budget, None, "")
 
 
-def hunt_stock() -> dict[str, object]:
+def hunt_upstream() -> dict[str, object]:
     """Look for what PySyncObj loses as it is released."""
-    for seed in range(1, STOCK_BUDGET + 1):
-        found = run_stock(seed)
+    for seed in range(1, UPSTREAM_BUDGET + 1):
+        found = run_upstream(seed)
         if found:
-            return row("stock PySyncObj", STOCK_BUDGET, seed, found)
-    return row("stock PySyncObj", STOCK_BUDGET, None, "")
+            return row("released PySyncObj", UPSTREAM_BUDGET, seed, found)
+    return row("released PySyncObj", UPSTREAM_BUDGET, None, "")
 
 
 def row(name: str, budget: int, seeds: int | None, found: str) -> dict[str, object]:

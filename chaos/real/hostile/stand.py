@@ -154,7 +154,11 @@ class Stand:
         (port,) = free_ports(1)
         self.sink = Process(
             "bystander-sink",
-            ["raftsched.chaos.real.sink", str(port), str(self.folder / "bystander-sink.seen")],
+            [
+                "raftsched.chaos.real.effect_sink",
+                str(port),
+                str(self.folder / "bystander-sink.seen"),
+            ],
             self.folder / "bystander-sink.log",
         )
         return Process(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.chaos.bench.crew import by_second
+from raftsched.chaos.bench.worker_processes import by_second
 
 MAIN = "from raftsched.client.cli import main; main()"
 

@@ -1,4 +1,4 @@
-"""Run by test_cables.py in a network namespace of its own: cut, hold, slow and heal real cables.
+"""Run by test_netns_links.py in a network namespace of its own: cut, slow and heal real links.
 
 Each node is an ear that prints which datagrams it got; the last line of stdout says what was seen.
 """
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from raftsched.chaos.real import cables
-from raftsched.chaos.real.cables import Cables
+from raftsched.chaos.real import netns_links
 from raftsched.chaos.real.links import CLIENTS, Pair
+from raftsched.chaos.real.netns_links import NetnsLinks
 from raftsched.cluster.local.nodes import PROGRAM
 
 PORT = 9_000
@@ -57,7 +57,7 @@ class Ear:
 
 
 async def seen_by(folder: Path) -> dict[str, object]:
-    links = Cables()
+    links = NetnsLinks()
     links.nodes(folder, 2, [], lambda name: PROGRAM)
     await links.start()
     ears = {"n1": await Ear.begin([*links._nodes["n1"].wrap, sys.executable])}
@@ -70,8 +70,8 @@ async def seen_by(folder: Path) -> dict[str, object]:
     async def send(pair: Pair, word: str) -> None:
         """Over the watch address, which is never cut, have the one send to the other."""
         source, target = (links.places[name] for name in pair)
-        at = "127.0.0.1" if pair[0] == CLIENTS else cables._watch_address(source)
-        sender.sendto(f"to {cables._address(target)} {word}".encode(), (at, PORT))
+        at = "127.0.0.1" if pair[0] == CLIENTS else netns_links._watch_address(source)
+        sender.sendto(f"to {netns_links._address(target)} {word}".encode(), (at, PORT))
         assert await ears[pair[0]].next() == "sent"
 
     seen: dict[str, object] = {}
@@ -109,5 +109,5 @@ async def seen_by(folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    cables.enter()
+    netns_links.enter()
     sys.stdout.write(json.dumps(asyncio.run(seen_by(Path(sys.argv[1])))) + "\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.chaos.real import builds, cables
+from raftsched.chaos.real import builds, netns_links
 from raftsched.cluster.local.process import ProcessFailed
 
 PATIENCE_S = 400
@@ -44,7 +44,9 @@ def test_promises_are_kept_under_mixed_faults(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE_S)
-@pytest.mark.skipif(bool(cables.missing()), reason=f"no namespaces here: {cables.missing()}")
+@pytest.mark.skipif(
+    bool(netns_links.missing()), reason=f"no namespaces here: {netns_links.missing()}"
+)
 def test_promises_are_kept_where_the_kernel_cuts_the_links(tmp_path: Path) -> None:
     words = ["partition", "--seconds", "25", "--seed", "2", "--links", "namespaces"]
     code, found, words_said = chaos(tmp_path, *words)

@@ -15,7 +15,7 @@ from raftsched.chaos.sim.cluster import Kit, SimCluster
 from raftsched.chaos.sim.mutant_table import MUTANTS, Mutant
 from raftsched.chaos.sim.options import FAULTS, draw, quiet
 from raftsched.chaos.sim.run import hunt, run_seed
-from raftsched.chaos.sim.stock import run_stock
+from raftsched.chaos.sim.upstream import run_upstream
 from raftsched.cluster.raft.journal import CONFIG, Entry
 from raftsched.cluster.raft.membership import Configuration
 
@@ -77,7 +77,7 @@ def test_a_seed_replays_to_the_last_event_in_another_process() -> None:
 
 @pytest.mark.slow
 def test_released_pysyncobj_loses_acknowledged_writes() -> None:
-    assert "acknowledged writes are nowhere" in run_stock(1)
+    assert "acknowledged writes are nowhere" in run_upstream(1)
 
 
 def test_every_class_of_faults_is_drawn() -> None:

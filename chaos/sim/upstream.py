@@ -49,7 +49,7 @@ class KeptJournal(MemoryJournal):  # type: ignore[misc]  # PySyncObj has no type
 class SimTransport(Transport):  # type: ignore[misc]  # As above.
     """Messages as PySyncObj pickles them, over simulated links."""
 
-    def __init__(self, owner: Stock, me: Node, others: set[Node]) -> None:
+    def __init__(self, owner: UpstreamNode, me: Node, others: set[Node]) -> None:
         super().__init__(owner, me, others)
         self.me, self.owner = me, owner
         self.others = {n.id: n for n in others}
@@ -71,7 +71,7 @@ class SimTransport(Transport):  # type: ignore[misc]  # As above.
         (self._onNodeConnected if up else self._onNodeDisconnected)(self.others[peer])
 
 
-class Stock(SyncObj):  # type: ignore[misc]  # As above.
+class UpstreamNode(SyncObj):  # type: ignore[misc]  # As above.
     """A list that commands are appended to."""
 
     def __init__(self, me: str, names: list[str], links: SimLinks, conf: SyncObjConf) -> None:
@@ -90,14 +90,14 @@ class Stock(SyncObj):  # type: ignore[misc]  # As above.
         return command
 
 
-class StockCluster:
+class UpstreamCluster:
     """Three nodes, a writer on each leader, kills and cuts; then everything heals."""
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.names = ["n1", "n2", "n3"]
         self.links = SimLinks(self.world, Wire(delay=0.005, jitter=0.005), self.names)
-        self.nodes: dict[str, Stock | None] = dict.fromkeys(self.names)
+        self.nodes: dict[str, UpstreamNode | None] = dict.fromkeys(self.names)
         self.journals = {n: KeptJournal() for n in self.names}
         self.batch = self.world.dice.choice((1500, 4000, 65536))
         self.acked: list[bytes] = []
@@ -125,7 +125,7 @@ class StockCluster:
             pollerType="select",
             journalFile=name,
         )
-        self.nodes[name] = Stock(name, self.names, self.links, conf)
+        self.nodes[name] = UpstreamNode(name, self.names, self.links, conf)
 
     def kill(self, name: str) -> None:
         if self.nodes[name] is not None:
@@ -191,12 +191,12 @@ class StockCluster:
                 raise SimViolation(f"{name} applied something else than the others")
 
 
-def run_stock(seed: int) -> str:
+def run_upstream(seed: int) -> str:
     """Return what went wrong with PySyncObj in this history, or nothing."""
     before = audited.monotonicTime, audited.createJournal, audited.PIPE_NOTIFIER_ENABLED
     logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
     random.seed(seed)  # It draws its timeouts from the global generator.
-    cluster = StockCluster(seed)
+    cluster = UpstreamCluster(seed)
     ticks = [0.0]
 
     def clock() -> float:

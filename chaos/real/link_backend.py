@@ -11,8 +11,8 @@ from ...cluster.local.ports import LOOPBACK, free_ports
 from .links import LinksProcess
 
 
-class Wiring(Protocol):
-    """Proxies (here) or cables of the kernel (cables.py)."""
+class LinkBackend(Protocol):
+    """Proxies (here) or cables of the kernel (netns_links.py)."""
 
     def nodes(
         self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.chaos.real import cables
-from raftsched.chaos.real.cables import INSIDE, Cables
+from raftsched.chaos.real import netns_links
+from raftsched.chaos.real.netns_links import INSIDE, NetnsLinks
 from raftsched.cluster.local.nodes import PROGRAM
 from raftsched.cluster.local.process import ProcessFailed
 
-why_not = cables.missing()
+why_not = netns_links.missing()
 with_namespaces = pytest.mark.skipif(bool(why_not), reason=f"no namespaces here: {why_not}")
 
 
@@ -42,9 +42,9 @@ async def test_the_network_of_the_machine_is_never_touched(
 ) -> None:
     """Somebody may have set the variable by hand."""
     monkeypatch.setenv(INSIDE, "1")
-    monkeypatch.setattr(cables, "_counters", lambda: {"lo": 0, "eth0": 0})
-    cables.enter()
-    links = Cables()
+    monkeypatch.setattr(netns_links, "_counters", lambda: {"lo": 0, "eth0": 0})
+    netns_links.enter()
+    links = NetnsLinks()
     links.nodes(tmp_path, 3, [], lambda name: PROGRAM)
 
     with pytest.raises(ProcessFailed, match="eth0 belong to others"):
@@ -56,4 +56,4 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "tc" else f"/{tool}")
 
     with pytest.raises(ProcessFailed, match=r"tc is not there.*iproute2.*Leave --links out"):
-        cables.enter()
+        netns_links.enter()

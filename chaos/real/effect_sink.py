@@ -16,7 +16,7 @@ from .history import Effect, HistoryFile
 LINE_MAX = 1_024
 
 
-class Sink:
+class EffectSink:
     """The highest token of each run."""
 
     def __init__(self, journal: HistoryFile) -> None:
@@ -44,11 +44,11 @@ class Sink:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m raftsched.chaos.real.sink")
+    parser = argparse.ArgumentParser(prog="python -m raftsched.chaos.real.effect_sink")
     parser.add_argument("port", type=int)
     parser.add_argument("history", type=Path)
     options = parser.parse_args()
-    sink = Sink(HistoryFile(options.history))
+    sink = EffectSink(HistoryFile(options.history))
     server = await asyncio.start_server(sink.serve, "127.0.0.1", options.port, limit=LINE_MAX)
     async with server:
         await server.serve_forever()

@@ -27,8 +27,8 @@ LOST = worker_pb2.Stop.KIND_LOST
 
 
 @dataclass(slots=True)
-class HolderPool:
-    """All holders: the connections they share, and what became of them."""
+class IdleWorkerPool:
+    """All idle workers: the connections they share, and what became of them."""
 
     endpoints: Sequence[str]
     # Streams that share a connection.
@@ -42,7 +42,7 @@ class HolderPool:
     # Streams that were opened, and how those that ended did so.
     opened: int = 0
     ends: Counter[str] = field(default_factory=Counter)
-    # When each holder was welcomed last, and where.
+    # When each of them was welcomed last, and where.
     welcomed: dict[int, tuple[float, str]] = field(default_factory=dict)
     channels: dict[tuple[str, int], grpc.aio.Channel] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class HolderPool:
         return self.channels[key]
 
     def back(self, since: float) -> list[float]:
-        """Seconds after an instant at which holders were welcome again, in order."""
+        """Seconds after an instant at which idle workers were welcome again, in order."""
         return sorted(at - since for at, _ in self.welcomed.values() if at >= since)
 
     async def close(self) -> None:
@@ -61,11 +61,11 @@ class HolderPool:
             await channel.close()
 
 
-class Holder:
+class IdleWorker:
     """One of them."""
 
-    def __init__(self, crowd: HolderPool, number: int, credits: int) -> None:
-        self.crowd, self.number, self.credits = crowd, number, credits
+    def __init__(self, pool: IdleWorkerPool, number: int, credits: int) -> None:
+        self.pool, self.number, self.credits = pool, number, credits
         self.held: dict[int, str] = {}
         self.heartbeat_s = WELCOME_S
         self.greeted = asyncio.Event()
@@ -76,18 +76,18 @@ class Holder:
         while True:
             began = time.monotonic()
             leader, why = await self._converse(endpoint)
-            self.crowd.ends[why] += 1
-            at, _ = self.crowd.welcomed.get(self.number, (began, ""))
+            self.pool.ends[why] += 1
+            at, _ = self.pool.welcomed.get(self.number, (began, ""))
             if not leader or at < began:
                 await asyncio.sleep(self.pauses.next(time.monotonic() - max(at, began)))
-            endpoint = leader or random.choice(self.crowd.endpoints)
+            endpoint = leader or random.choice(self.pool.endpoints)
 
     async def _converse(self, endpoint: str) -> tuple[str, str]:
         """One stream: who leads now, if that was named, and why it ended."""
-        self.crowd.opened += 1
+        self.pool.opened += 1
         self.heartbeat_s = WELCOME_S
         self.greeted.clear()
-        stub: Any = WorkerServiceStub(self.crowd.channel(endpoint, self.number))
+        stub: Any = WorkerServiceStub(self.pool.channel(endpoint, self.number))
         call = stub.Work()
         writing = asyncio.create_task(self._speak(call))
         try:
@@ -109,7 +109,7 @@ class Holder:
             await asyncio.gather(writing, return_exceptions=True)
 
     async def _speak(self, call: Any) -> None:  # noqa: ANN401  # gRPC's call.
-        hello = worker_pb2.WorkerHello(worker=f"holder-{self.number}", slots=self.credits)
+        hello = worker_pb2.WorkerHello(worker=f"idle_worker-{self.number}", slots=self.credits)
         for token, run in self.held.items():
             hello.held.add(run=run, token=token)
         await call.write(worker_pb2.WorkRequest(hello=hello, credits=self.credits - len(self.held)))
@@ -119,17 +119,17 @@ class Holder:
             await call.write(worker_pb2.WorkRequest())
 
     def _take(self, frame: worker_pb2.WorkResponse, endpoint: str) -> None:
-        crowd = self.crowd
+        pool = self.pool
         if frame.HasField("welcome"):
             self.heartbeat_s = frame.welcome.heartbeat.ToMilliseconds() / 1000
             self.greeted.set()
-            crowd.welcomed[self.number] = time.monotonic(), endpoint
+            pool.welcomed[self.number] = time.monotonic(), endpoint
         for lease in frame.leases:
-            crowd.twice += lease.run in crowd.begun
-            crowd.begun[lease.run] = lease.token
+            pool.twice += lease.run in pool.begun
+            pool.begun[lease.run] = lease.token
             self.held[lease.token] = lease.run
-        crowd.leases += len(frame.leases)
+        pool.leases += len(frame.leases)
         for stop in frame.stops:
             if stop.kind == LOST and self.held.pop(stop.token, None) is not None:
-                crowd.lost += 1
-                crowd.leases -= 1
+                pool.lost += 1
+                pool.leases -= 1

@@ -10,7 +10,7 @@ from ...cluster.local.process import Process
 from ..percentile import percentile
 
 
-class Crew:
+class WorkerProcesses:
     """Some workers, and how many runs they have begun."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Crew:
 
     def start(self) -> None:
         for worker in self.workers:
-            # What a crew before it wrote in the same folder is not of this one.
+            # What a workers before it wrote in the same folder is not of this one.
             worker.log.unlink(missing_ok=True)
             worker.start()
 

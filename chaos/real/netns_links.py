@@ -68,12 +68,12 @@ def _unshare() -> list[str]:
     return ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
 
 
-class Cables:
+class NetnsLinks:
     """See the head of this file. Only for who lives in a namespace of its own."""
 
     def __init__(self) -> None:
         self.places: dict[str, int] = {CLIENTS: HUB}
-        self.holders: dict[str, Process] = {}
+        self.keepers: dict[str, Process] = {}
         self.pid = 0
         self._waited = 0
         self._lock = asyncio.Lock()
@@ -89,11 +89,11 @@ class Cables:
             program=program,
         )  # fmt: skip
         for name in names:
-            self.holders[name] = self._holder(folder, name)
+            self.keepers[name] = self._keeper(folder, name)
         self._nodes = nodes
         return nodes
 
-    def _holder(self, folder: Path, name: str) -> Process:
+    def _keeper(self, folder: Path, name: str) -> Process:
         """A namespace is there as long as somebody is in it, and a node dies now and then."""
         program = [str(shutil.which("unshare")), "--net", "sleep"]
         return Process(f"{name}-net", ["infinity"], folder / f"{name}-net.log", program=program)
@@ -103,10 +103,10 @@ class Cables:
         if others:
             raise ProcessFailed(f"{', '.join(sorted(others))} belong to others; begin by `enter`")
         here = os.readlink("/proc/self/ns/net")
-        for holder in self.holders.values():
-            holder.start()
-        for holder in self.holders.values():
-            await _until_apart(holder, here)
+        for keeper in self.keepers.values():
+            keeper.start()
+        for keeper in self.keepers.values():
+            await _until_apart(keeper, here)
         await _ip(
             "link set lo up",
             f"link add name {BRIDGE} address {_mac(HUB)} type bridge",
@@ -120,15 +120,15 @@ class Cables:
             *_up(VOID),
             *_up(f"to-{VOID}"),
         )
-        for name, holder in self.holders.items():
-            await self._plug_in(name, holder)
-            self._nodes[name].wrap = _within(holder.pid)
+        for name, keeper in self.keepers.items():
+            await self._plug_in(name, keeper)
+            self._nodes[name].wrap = _within(keeper.pid)
         await self._point(self._all(), lie=False)
 
-    async def _plug_in(self, name: str, holder: Process) -> None:
+    async def _plug_in(self, name: str, keeper: Process) -> None:
         at = self.places[name]
         await _ip(
-            f"link add name to-{name} type veth peer name {CARD} netns {holder.pid}",
+            f"link add name to-{name} type veth peer name {CARD} netns {keeper.pid}",
             f"link set to-{name} master {BRIDGE}",
             *_up(f"to-{name}"),
         )
@@ -139,15 +139,15 @@ class Cables:
             # Whether it is ready is asked over this one, which is never cut.
             f"address add {_watch_address(at)}/24 dev {CARD}",
             *_up(CARD),
-            within=holder.pid,
+            within=keeper.pid,
         )
 
     async def close(self) -> None:
-        for holder in self.holders.values():
-            holder.kill()
+        for keeper in self.keepers.values():
+            keeper.kill()
 
     async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
-        """See Wiring. What is held is cut here: TCP keeps the bytes, and sends them again."""
+        """See LinkBackend. What is held is cut here: TCP keeps the bytes, and sends them again."""
         pairs: list[Pair] | None = how.get("pairs")
         cables = self._cables(pairs)
         async with self._lock:
@@ -178,7 +178,7 @@ class Cables:
             await _ip(*lines, within=self._home(source))
 
     def _home(self, name: str) -> int:
-        return self.holders[name].pid if name in self.holders else 0
+        return self.keepers[name].pid if name in self.keepers else 0
 
     async def _slow(self, cables: Iterable[str], delay_s: float, rate: float) -> None:
         """All that comes and goes over a cable is slow, clients' words too."""
@@ -197,7 +197,7 @@ class Cables:
 
     def _cables(self, pairs: Iterable[Pair] | None) -> set[str]:
         """Whose cables these are: of nodes that have a part in all pairs; None is everybody."""
-        found = set(self.holders)
+        found = set(self.keepers)
         for pair in pairs or ():
             found &= set(pair)
         return found
@@ -248,14 +248,14 @@ def _mac(at: int) -> str:
     return f"02:77:00:00:00:{at:02x}"
 
 
-async def _until_apart(holder: Process, here: str) -> None:
+async def _until_apart(keeper: Process, here: str) -> None:
     """It has left this namespace."""
     async with asyncio.timeout(TOOL_S):
         while True:
-            if not holder.alive:
-                raise ProcessFailed(f"{holder.name} ended:\n{holder.tail()}")
-            there = Path(f"/proc/{holder.pid}/exe").readlink().name
-            if there == "sleep" and os.readlink(f"/proc/{holder.pid}/ns/net") != here:
+            if not keeper.alive:
+                raise ProcessFailed(f"{keeper.name} ended:\n{keeper.tail()}")
+            there = Path(f"/proc/{keeper.pid}/exe").readlink().name
+            if there == "sleep" and os.readlink(f"/proc/{keeper.pid}/ns/net") != here:
                 return
             await asyncio.sleep(0.01)
 

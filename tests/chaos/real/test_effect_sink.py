@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from raftsched.chaos.real import history
+from raftsched.chaos.real.effect_sink import EffectSink
 from raftsched.chaos.real.history import Effect, HistoryFile
-from raftsched.chaos.real.sink import Sink
 
 
 def test_a_token_below_the_last_is_refused_and_all_is_written_down(tmp_path: Path) -> None:
     journal = HistoryFile(tmp_path / "sink.jsonl")
-    sink = Sink(journal)
+    sink = EffectSink(journal)
     assert [sink.take("a", 5), sink.take("a", 5), sink.take("a", 4), sink.take("a", 6)] == [
         True, True, False, True,
     ]  # fmt: skip
@@ -27,7 +27,7 @@ def test_a_token_below_the_last_is_refused_and_all_is_written_down(tmp_path: Pat
 def test_it_answers_over_a_socket(tmp_path: Path) -> None:
     async def story() -> list[bytes]:
         journal = HistoryFile(tmp_path / "sink.jsonl")
-        sink = Sink(journal)
+        sink = EffectSink(journal)
         server = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
         async with server, asyncio.timeout(60):
             reader, writer = await asyncio.open_connection(
