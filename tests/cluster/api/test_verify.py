@@ -82,9 +82,10 @@ async def test_two_who_have_it_mended_have_it_mended_once(tmp_path: Path) -> Non
 async def test_a_verification_ends_soon_after_nobody_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, may_look = threading.Event(), threading.Event()
+    begun, ended, may_look = threading.Event(), threading.Event(), threading.Event()
 
     def look(reading: Reading, check: verify_module.Check) -> verify_module.StateDifferences:
+        begun.set()
         limit = time.monotonic() + 30
         try:
             while time.monotonic() < limit:
@@ -101,10 +102,12 @@ async def test_a_verification_ends_soon_after_nobody_waits_for_it(
     async with cluster(tmp_path, 1) as nodes:
         stub = nodes["n1"].stub(CLUSTER)
         call = stub.VerifyState(cluster_pb2.VerifyStateRequest())
+        await until(begun.is_set)
         asked = cluster_pb2.VerifyStateRequest(request_id="mine", wait=duration(10))
         assert (await stub.VerifyState(asked)).running
         call.cancel()
 
         await until(ended.is_set)
         monkeypatch.setattr(verify_module, "look", real_look)
+        asked.wait.CopyFrom(duration(60_000))
         assert (await stub.VerifyState(asked)).sound
