@@ -2,8 +2,10 @@
 
 Two kinds of silence. A lost connection says that the leader's process is gone: the first in rank
 stands within milliseconds. A connection that is merely silent says little: a disk or an
-interpreter may stall, so nobody stands for 300 ms. A pre-vote is granted only by nodes that have
-lost the leader themselves, so one broken connection cannot depose a leader the others still hear.
+interpreter may stall, so nobody stands for 300 ms, and then one after the other: the first in rank
+late enough that all have lost the leader by then, and each behind it when the one before must have
+failed. A pre-vote is granted only by nodes that have lost the leader themselves, so one broken
+connection cannot depose a leader the others still hear.
 """
 
 from __future__ import annotations
@@ -19,6 +21,11 @@ from .replication import Replication
 from .witness import Witness
 
 logger = logging.getLogger(__name__)
+
+# When the first in rank stands, and by how much later each behind it, in shares of the time from
+# `silence_min` to `silence_max`. The first waits as long as the sooner of two who both drew from
+# all of that time, on average, so a stall deposes no more leaders; but it is never as late.
+FIRST_SHARE, RANK_SHARE, DRAWN_SHARE, LAST_RANK = 0.25, 0.3, 0.15, 2
 
 
 class Election:
@@ -99,22 +106,31 @@ class Election:
     def heard_leader(self, now: float) -> None:
         self.node.attempts = 0
         self.heard_at = now
-        self.deadline = now + self.node.silence()
+        self.deadline = now + self.silence()
 
     def leader_linked(self, now: float) -> None:
         """There is a new connection to the leader."""
         self.node.attempts = 0
-        self.deadline = now + self.node.silence()
+        self.deadline = now + self.silence()
+
+    def rank(self) -> int:
+        """How many stand before this node when the leader is lost: an order all of them know."""
+        standing = [v for v in self.members.config.voters if v != self.node.leader]
+        return standing.index(self.node.me) if self.node.me in standing else len(standing)
+
+    def silence(self) -> float:
+        """How long the leader may be silent this time."""
+        low, high = self.settings.silence_min, self.settings.silence_max
+        share = FIRST_SHARE + RANK_SHARE * min(self.rank(), LAST_RANK)
+        return low + (high - low) * (share + DRAWN_SHARE * self.node.dice.random())
 
     def leader_unlinked(self, leader: str, now: float) -> None:
         """The leader's process is gone, or the link is. The others see the same at the same time,
-        so they stand one after the other, in an order all of them know."""
-        me, settings = self.node.me, self.settings
-        logger.info("%s has lost the connection to the leader %s", me, leader)
-        standing = [v for v in self.members.config.voters if v != leader]
-        rank = standing.index(me) if me in standing else len(standing)
-        jitter = self.node.dice.random() * settings.rank_step / 4
-        self.deadline = min(self.deadline, now + rank * settings.rank_step + jitter)
+        so they stand one after the other."""
+        logger.info("%s has lost the connection to the leader %s", self.node.me, leader)
+        step = self.settings.rank_step
+        jitter = self.node.dice.random() * step / 4
+        self.deadline = min(self.deadline, now + self.rank() * step + jitter)
         self.node.attempts = 0
         self.grant_belatedly(now)
 
