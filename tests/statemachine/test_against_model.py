@@ -11,6 +11,7 @@ from hypothesis.stateful import precondition, rule
 from raftsched.proto.v1 import error_pb2, job_pb2
 from raftsched.statemachine.core.rejection import Rejection
 
+from ..sampled import some
 from .histories import CommonHistory, order, play, specs
 from .model import Spec
 
@@ -46,5 +47,6 @@ class Histories(CommonHistory):
 
 
 @pytest.mark.timeout(900)
-def test_the_rules_do_what_their_model_does() -> None:
-    play(Histories, 200)
+@pytest.mark.parametrize("many", some([60, 200], 1))
+def test_the_rules_do_what_their_model_does(many: int) -> None:
+    play(Histories, many)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from random import Random
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from raftsched.proto.v1 import dead_letter_pb2, error_pb2, job_pb2, run_pb2
@@ -18,6 +19,7 @@ from raftsched.statemachine.core import filters, limits, pages
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.core.store import MemoryStore
 
+from ..sampled import examples, play
 from . import asking, filter_oracle
 from .driver import MINUTE_MS, SECOND_MS, START_MS, Machine
 from .filter_oracle import Tree
@@ -221,9 +223,7 @@ def trees(fields: filters.Fields) -> st.SearchStrategy[Tree]:
     )
 
 
-@settings(deadline=None)  # One page for each of many runs.
-@given(st.deferred(lambda: trees(filtered.JOB_FIELDS)), st.integers(1, 5))
-def test_jobs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
+def jobs_are_those_that_fit(tree: Tree, size: int) -> None:
     jobs, _ = everything()
     request = job_pb2.ListJobsRequest(filter=filter_oracle.text_of(tree), page_size=size)
 
@@ -236,10 +236,7 @@ def test_jobs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     ]  # fmt: skip
 
 
-@settings(deadline=None)  # One page for each of many runs.
-@given(st.deferred(lambda: trees(filtered.RUN_FIELDS)), st.integers(1, 5))
-@example(("and", ("is", "state", "=", "CANCELLED"), ("is", "state", "=", "FAILED")), 1)
-def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
+def runs_are_those_that_fit(tree: Tree, size: int) -> None:
     jobs, runs = everything()
     request = run_pb2.ListRunsRequest(filter=filter_oracle.text_of(tree), page_size=size)
 
@@ -256,9 +253,7 @@ def test_runs_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
     }  # fmt: skip
 
 
-@settings(deadline=None)  # One page for each of many runs.
-@given(st.deferred(lambda: trees(filtered.RUN_FIELDS)), st.integers(1, 5))
-def test_dead_letters_are_those_that_fit_by_brute_force(tree: Tree, size: int) -> None:
+def dead_letters_are_those_that_fit(tree: Tree, size: int) -> None:
     jobs, runs = everything()
     request = dead_letter_pb2.ListDeadLettersRequest(
         filter=filter_oracle.text_of(tree), page_size=size
@@ -275,6 +270,28 @@ def test_dead_letters_are_those_that_fit_by_brute_force(tree: Tree, size: int) -
         if run.state == run_pb2.RUN_STATE_FAILED
         and filter_oracle.lets_pass(tree, filter_oracle.of_run(run, jobs[run.job]))
     }  # fmt: skip
+
+
+@examples(fast=25, slow=100)
+@pytest.mark.parametrize(
+    ("fit", "fields"),
+    [
+        (jobs_are_those_that_fit, filtered.JOB_FIELDS),
+        (runs_are_those_that_fit, filtered.RUN_FIELDS),
+        (dead_letters_are_those_that_fit, filtered.RUN_FIELDS),
+    ],
+    ids=["jobs", "runs", "dead letters"],
+)
+def test_what_is_found_is_what_fits_by_brute_force(
+    fit: Callable[[Tree, int], None], fields: filters.Fields, many: int
+) -> None:
+    play(many, given(trees(fields), st.integers(1, 5))(fit))
+
+
+def test_runs_of_two_states_at_once_are_none() -> None:
+    runs_are_those_that_fit(
+        ("and", ("is", "state", "=", "CANCELLED"), ("is", "state", "=", "FAILED")), 1
+    )
 
 
 @given(st.text(max_size=60) | st.text('name=a ANDORNOT()"\\:<>!', max_size=60))

@@ -19,6 +19,7 @@ from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.request import Report
 
+from ..sampled import some
 from .asking import ask
 from .driver import Machine, job_of
 from .flow_model import Flow, FlowModel, Order
@@ -148,11 +149,14 @@ def shown(step: flow_pb2.FlowStep) -> str:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("many", some([15, 40], 1))
 @pytest.mark.parametrize("walks", ["in memory", "in steps"])
-def test_flows_come_out_as_their_model_says(walks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flows_come_out_as_their_model_says(
+    walks: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if walks == "in steps":
         monkeypatch.setattr(limits, "LED_JOBS", 0)
-    play(Flows, 40)
+    play(Flows, many)
 
 
 wishes = st.lists(
@@ -224,11 +228,6 @@ class FlowHistories(CommonHistory):
 
 
 @pytest.mark.timeout(900)
-def test_flows_among_all_else_come_out_as_their_model_says() -> None:
-    play(FlowHistories, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_more_flows_among_all_else_come_out_as_their_model_says() -> None:
-    play(FlowHistories, 200)
+@pytest.mark.parametrize("many", some([20, 200], 1))
+def test_flows_among_all_else_come_out_as_their_model_says(many: int) -> None:
+    play(FlowHistories, many)

@@ -27,10 +27,11 @@ from raftsched.statemachine.model.record import (
     encode,
 )
 
+from ...sampled import some
 from ...statemachine.driver import job_of
 
 
-@pytest.mark.parametrize("seed", [1, 3, 5, 6])
+@pytest.mark.parametrize("seed", some([1, 3, 5, 6], 2))
 def test_the_scheduler_keeps_its_promises(seed: int) -> None:
     outcome = run_seed(seed, rules=True)
 
@@ -61,10 +62,13 @@ def test_much_at_once_is_worked_off_in_steps(bulk: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "token-reuse", "occurrence-dropped", "A1-whole-chain", "A2-all-dependents",
-        "A2-forgets-the-rest", "A3-all-room", "A4-P3-walk",
-    ],
+    some(
+        [
+            "token-reuse", "A1-whole-chain", "A4-P3-walk", "occurrence-dropped",
+            "A2-all-dependents", "A2-forgets-the-rest", "A3-all-room",
+        ],
+        3,
+    ),
 )  # fmt: skip
 def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> None:
     """CI runs the whole hunt; see `--mutants`."""

@@ -7,26 +7,30 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
-from hypothesis import strategies as st
 
 from raftsched.client.gateway.as_json import as_json
 from raftsched.proto.contract import methods
 from raftsched.proto.v1 import cluster_pb2, job_pb2
 
+from ...sampled import examples, play
 from .made import messages
 
 ANSWERS = {method.response.DESCRIPTOR.full_name: method.response for method in methods()}
 
 
+@examples(fast=15, slow=100)
 @pytest.mark.parametrize("name", sorted(ANSWERS))
-@given(data=st.data())
-def test_every_answer_is_written_as_protobuf_does(name: str, data: st.DataObject) -> None:
-    message = data.draw(messages(ANSWERS[name].DESCRIPTOR))
-    assert as_json(message) == MessageToDict(message)
-    assert list(_keys(as_json(message))) == list(_keys(MessageToDict(message)))
+def test_every_answer_is_written_as_protobuf_does(name: str, many: int) -> None:
+    @given(messages(ANSWERS[name].DESCRIPTOR))
+    def is_written_as_protobuf_does(message: Message) -> None:
+        assert as_json(message) == MessageToDict(message)
+        assert list(_keys(as_json(message))) == list(_keys(MessageToDict(message)))
+
+    play(many, is_written_as_protobuf_does)
 
 
 def _keys(found: Any) -> Any:

@@ -24,7 +24,7 @@ from raftsched.statemachine.core.store import Corrupt
 
 from .test_node import cluster, leader_of, once, until
 
-JOBS = 300
+JOBS = 100
 STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
 
 
@@ -33,7 +33,7 @@ async def fill(nodes: dict[str, Node]) -> Node:
     async with asyncio.timeout(60):
         for number in range(JOBS):
             request = once(f"job-{number}", 4_000_000_000_000)
-            request.job.spec.payload.data = os.urandom(2_000)
+            request.job.spec.payload.data = os.urandom(6_000)
             while True:
                 leader = await leader_of(nodes)
                 with suppress(Refused):

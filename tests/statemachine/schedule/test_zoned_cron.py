@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from raftsched.proto.v1 import schedule_pb2
@@ -16,6 +16,8 @@ from raftsched.statemachine.schedule.cron import Refusal, read_cron
 from raftsched.statemachine.schedule.cron_fields import HourKind
 from raftsched.statemachine.schedule.zoned_cron import ZonedCron
 from raftsched.statemachine.schedule.zones import Zone, find_zone, year_begin, zone_names
+
+from ...sampled import examples, play
 
 NEXT, SKIP = schedule_pb2.GAP_RULE_NEXT, schedule_pb2.GAP_RULE_SKIP
 FIRST, SECOND = schedule_pb2.FOLD_RULE_FIRST, schedule_pb2.FOLD_RULE_SECOND
@@ -371,17 +373,7 @@ TRICKY = [
 ]  # fmt: skip
 
 
-@given(
-    zone_name=st.sampled_from(TRICKY),
-    year=st.integers(2024, 2030),
-    change=st.integers(0, 5),
-    minutes=st.sets(st.sampled_from([0, 1, 15, 29, 30, 31, 45, 59]), min_size=1, max_size=3),
-    hours=st.sets(st.integers(0, 4) | st.integers(22, 23), min_size=1, max_size=3) | st.just(None),
-    weekdays=st.just(set(range(7))) | st.sets(st.integers(0, 6), min_size=1, max_size=4),
-    rules=st.sampled_from(ALL_RULES),
-)
-@settings(max_examples=120, deadline=None, derandomize=True)
-def test_the_engine_finds_what_a_look_at_every_minute_finds(
+def finds_what_a_look_at_every_minute_finds(
     zone_name: str,
     year: int,
     change: int,
@@ -415,6 +407,21 @@ def test_the_engine_finds_what_a_look_at_every_minute_finds(
     cron = cron_in(zone_name, expression, *rules)
     assert times(cron, low, high) == expected
     assert cron.count(low, high) == len(expected)
+
+
+@examples(fast=40, slow=120)
+def test_the_engine_finds_what_a_look_at_every_minute_finds(many: int) -> None:
+    schedules = given(
+        zone_name=st.sampled_from(TRICKY),
+        year=st.integers(2024, 2030),
+        change=st.integers(0, 5),
+        minutes=st.sets(st.sampled_from([0, 1, 15, 29, 30, 31, 45, 59]), min_size=1, max_size=3),
+        hours=st.sets(st.integers(0, 4) | st.integers(22, 23), min_size=1, max_size=3)
+        | st.just(None),
+        weekdays=st.just(set(range(7))) | st.sets(st.integers(0, 6), min_size=1, max_size=4),
+        rules=st.sampled_from(ALL_RULES),
+    )
+    play(many, schedules(finds_what_a_look_at_every_minute_finds), derandomize=True)
 
 
 def unlike_zones(first: int, last: int) -> list[Zone]:
