@@ -276,7 +276,7 @@ class SimCell:
         return space.epoch if space and space.phase is Phase.ACTIVE else 0
 
     def learn(self, name: str, home: str, epoch: int, *, arrived: bool = False) -> None:
-        """The directory's word, which may be an old one. Epochs tell."""
+        """The directory's word, which may be an old one. Epochs decide."""
         space, stage = self.kept.spaces.get(name), self.kept.stages.get(name)
         if home == self.name:
             self._learn_it_is_here(name, space, stage, epoch)

@@ -34,7 +34,7 @@ class MapEntry:
     home: str
     epoch: int = 1
     to: str = ""  # Where it is moving; empty: it stays.
-    arrived: bool = True  # Its home has said that it lives there.
+    arrived: bool = True  # Its home has reported that it lives there.
 
     @property
     def move(self) -> int:

@@ -19,7 +19,7 @@ class CellsMutant:
 
     name: str
     guards: Guards
-    reason: str  # What is said of it.
+    reason: str  # What the checks report.
     budget: int = 40
     faults: frozenset[str] = frozenset()  # Without which it cannot show.
 

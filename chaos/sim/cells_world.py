@@ -285,7 +285,7 @@ class CellsWorld:
                 # What it had done since the backup is gone; what has left it by then is not.
                 if entry.home == cell.name:
                     self.judge.excused.add(name)
-            self.world.tell(f"{cell.name} is restored")
+            self.world.note(f"{cell.name} is restored")
             cell.restore(self.backups[cell.name][0] if self.backups[cell.name] else Kept())
             self.directory.register(cell.name, cell.generation)
 
