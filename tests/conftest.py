@@ -6,6 +6,11 @@ import gc
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 # What is collected lives as long as the run, so the collector of cycles need not look at it: not
 # while it becomes more, which takes a quarter of that time, and not again after it.
