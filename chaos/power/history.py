@@ -147,7 +147,7 @@ class PowerCluster(SimCluster):
         return PowerNode(name, self)
 
     def check_copies(self, node: SimNode, index: int) -> None:
-        """The next cut of all nodes tells."""
+        """The next cut of all nodes decides."""
 
     def close(self) -> None:
         for node in self.nodes.values():

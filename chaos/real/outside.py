@@ -9,7 +9,7 @@
 
 The calls are those on records, which the harness judges too: each record is a register that holds
 a value or, where there is no such job, none. `create` and `update` write; that they are refused
-where the job is there, or not there, is not said: a checker of registers asks for a little less.
+where the job is there, or not there, is not written: a checker of registers asks for a little less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .history import OK, REFUSED, UNKNOWN, ClientCall, FaultSpan, Seen
+from .history import OK, REFUSED, UNKNOWN, ClientCall, FaultSpan, Observations
 
 EDN, JSON = ".edn", ".json"
 WRITES = {"create", "update", "delete"}
@@ -37,7 +37,7 @@ class HistoryLine:
     fields: dict[str, Any]
 
 
-def write_history(path: Path, seen: Seen) -> int:
+def write_history(path: Path, seen: Observations) -> int:
     """Write the calls on records as the name of the file says; return how many."""
     calls = sorted(
         (call for call in seen.calls if call.what in ON_RECORDS), key=lambda call: call.began

@@ -176,7 +176,7 @@ def lone_leader(cluster: SimCluster) -> None:
 def pause_and_cut(cluster: SimCluster) -> None:
     """One node loses its power, and those who have what it acknowledged are paused when it is back:
     with those who were paused before it is a majority (as Jepsen did it to NATS 2.12)."""
-    stage = Stage(cluster)
+    stage = Directed(cluster)
     nodes = [cluster.nodes[n] for n in cluster.first_names]
     first = stage.leader(nodes)
     stage.until(lambda: level(nodes), "the cluster does not come to rest")

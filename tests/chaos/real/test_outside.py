@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.chaos.real.history import OK, REFUSED, UNKNOWN, ClientCall, FaultSpan, Seen
+from raftsched.chaos.real.history import OK, REFUSED, UNKNOWN, ClientCall, FaultSpan, Observations
 from raftsched.chaos.real.linear import linearizable
 from raftsched.chaos.real.outside import write_history
 
@@ -99,9 +99,9 @@ def is_register(ops: list[Op]) -> bool:
     return orders(tuple(range(len(ops))), None)
 
 
-def invented(dice: random.Random, *, wrong: bool) -> Seen:
+def invented(dice: random.Random, *, wrong: bool) -> Observations:
     """Clients who write and read records; each call takes effect in its middle."""
-    seen, values = Seen(), dict[str, str]()
+    seen, values = Observations(), dict[str, str]()
     free = {f"c{n}": 0.0 for n in range(3)}
     calls = []
     for at in range(24):
@@ -162,6 +162,6 @@ def test_faults_stand_beside_the_calls(tmp_path: Path) -> None:
 
 
 def test_no_calls_are_a_history_too(tmp_path: Path) -> None:
-    assert write_history(tmp_path / "none.edn", Seen()) == 0
-    assert write_history(tmp_path / "none.json", Seen()) == 0
+    assert write_history(tmp_path / "none.edn", Observations()) == 0
+    assert write_history(tmp_path / "none.json", Observations()) == 0
     assert json.loads((tmp_path / "none.json").read_text()) == []
