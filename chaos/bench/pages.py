@@ -26,12 +26,12 @@ from ...cluster.local.nodes import NodeProcesses
 from ...cluster.local.ports import LOOPBACK
 from ...cluster.local.process import Process, ProcessFailed
 from ..percentile import percentile
-from .crew import Crew
 from .herd import Herd, import_all, live_runs, requests_of
 from .http import HttpConnection, gateway
 from .idle import Import, cpu_s
 from .steady import OverTime, Steady
 from .steady import run as run_steady
+from .worker_processes import WorkerProcesses
 
 Figures = dict[str, float | int]
 # Playwright is loaded when it is used, and carries types of its own then.
@@ -99,8 +99,8 @@ async def run(
 
 async def make_runs(folder: Path, nodes: NodeProcesses, runs: int, say: Say) -> None:
     """Have so many jobs run once each; their runs are kept."""
-    crew = Crew(folder, nodes.endpoints, 2, slots=2_000)
-    crew.start()
+    workers = WorkerProcesses(folder, nodes.endpoints, 2, slots=2_000)
+    workers.start()
     try:
         async with AsyncClient(nodes.endpoints) as client:
             for begun in range(0, runs, HERD_MAX):
@@ -110,12 +110,12 @@ async def make_runs(folder: Path, nodes: NodeProcesses, runs: int, say: Say) -> 
                 now_ms = int(time.time() * 1_000)
                 await import_all(client, requests_of(herd, now_ms, f"ran-{begun:08d}"))
                 until = time.monotonic() + RUN_S
-                while crew.begun() < wanted or await live_runs(client):
+                while workers.begun() < wanted or await live_runs(client):
                     if time.monotonic() > until:
-                        raise ProcessFailed(f"{crew.begun()} of {wanted} runs were begun")
+                        raise ProcessFailed(f"{workers.begun()} of {wanted} runs were begun")
                     await asyncio.sleep(LOOK_S)
     finally:
-        crew.stop()
+        workers.stop()
 
 
 # Pages that are opened.
