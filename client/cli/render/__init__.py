@@ -2,6 +2,7 @@
 
 Others may use:
 
+* bars: what comes, drawn.
 * clean: the one way by which text is printed.
 * terminal: the console of pages that are laid out.
 * output: lists and messages in each format.
