@@ -11,7 +11,6 @@ from .. import messages as m
 from ..lazy import ExampleGroup
 from ..options import command
 from ..render import bars
-from ..render.formats import Cell
 from ..session import Invocation
 from ..times import Length, duration
 from . import preview as foresight
@@ -73,6 +72,8 @@ def forecast(session: Invocation, ahead: int) -> None:
 
 def _draw(session: Invocation, answer: m.job_pb2.ForecastFiringsResponse) -> None:
     """A line for as many minutes as it takes for all to fit a screen."""
+    from ..render.formats import Cell  # It loads protobuf, which --help does without.
+
     step, found = bars.spans(answer.minutes)
     largest = max((span.firings for span in found), default=0)
     look = session.out.look
