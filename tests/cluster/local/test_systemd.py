@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +11,16 @@ from raftsched.cluster.local.systemd import Watchdog, notify
 
 
 @pytest.fixture
-def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Where systemd listens."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(str(tmp_path / "notify"))
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Where systemd listens. A path of a socket has 107 bytes at most, and the folder of a test in
+    a checkout that lies deep has more."""
+    with (
+        tempfile.TemporaryDirectory(prefix="raftsched-", dir="/tmp") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening,
+    ):
+        listening.bind(f"{folder}/notify")
         listening.setblocking(False)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
         yield listening
 
 
