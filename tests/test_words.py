@@ -174,11 +174,7 @@ GONE: dict[str, dict[str, str]] = {
         "unpark": "admit",
         "wish": "request, paging",
     },
-    **dict.fromkeys(
-        ("client/calls", "client/dev", "client/gateway", "client/sdk", "client/testing"),
-        GONE_FROM_CLIENT,
-    ),
-    "client/worker": GONE_FROM_CLIENT,
+    "client": GONE_FROM_CLIENT,
     "chaos": {
         "Place": "RunKey",
         "Seen": "Observations, AppliedListener",

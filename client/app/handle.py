@@ -77,7 +77,7 @@ class AsyncTaskRun(_TaskRun[T]):
         return self.info
 
     async def cancel(self, reason: str = "") -> None:
-        """End it: one that waits does not begin, one that runs is told to stop."""
+        """End it: one that waits does not begin, one that runs is given to stop."""
         await self.run.cancel(reason)
 
 
@@ -109,7 +109,7 @@ class TaskRun(_TaskRun[T]):
         return self.info
 
     def cancel(self, reason: str = "") -> None:
-        """End it: one that waits does not begin, one that runs is told to stop."""
+        """End it: one that waits does not begin, one that runs is given to stop."""
         self.run.cancel(reason)
 
 

@@ -50,7 +50,7 @@ class JobInfo:
             name=message.name, namespace=message.namespace,
             state=_word(job_pb2.JobStatus.State, status.state),
             schedules=tuple(_schedule(one, spec.timing.zone) for one in spec.schedules),
-            queue=spec.queue or "default", next_time=_moment(status, "next_due_time"),
+            queue=spec.queue or "default", next_time=_instant(status, "next_due_time"),
             live=status.live, succeeded=status.succeeded, failed=status.failed,
             last_state=_word(run_pb2.RunState, status.last_state),
             labels=dict(spec.labels), message=message,
@@ -88,8 +88,8 @@ class RunInfo:
         return cls(
             id=message.id, job=message.job, namespace=message.namespace,
             state=_word(run_pb2.RunState, message.state), attempt=message.attempt,
-            due_time=_moment(message, "due_time"), start_time=_moment(message, "start_time"),
-            end_time=_moment(message, "end_time"), error_kind=message.error.kind,
+            due_time=_instant(message, "due_time"), start_time=_instant(message, "start_time"),
+            end_time=_instant(message, "end_time"), error_kind=message.error.kind,
             error=message.error.message, key=message.unique_key, labels=dict(message.labels),
             message=message,
         )  # fmt: skip
@@ -134,7 +134,7 @@ class LeaseInfo:
             run=message.run, job=message.job, namespace=message.namespace, token=message.token,
             attempt=message.attempt, max_attempts=message.max_attempts,
             scheduled_time=instant(message.scheduled_time), due_time=instant(message.due_time),
-            deadline=_moment(message, "deadline"), labels=dict(message.labels), message=message,
+            deadline=_instant(message, "deadline"), labels=dict(message.labels), message=message,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -149,7 +149,7 @@ def _word(enum: Any, value: int) -> str:  # noqa: ANN401  # Any enum of the cont
     return str(enum.Name(value)).removeprefix(prefix)
 
 
-def _moment(message: Message, name: str) -> datetime | None:
+def _instant(message: Message, name: str) -> datetime | None:
     return instant(getattr(message, name)) if message.HasField(name) else None
 
 

@@ -14,9 +14,9 @@ REST_S = 0.1
 ROUND_S = 1.0
 
 
-def unreachable(endpoints: Sequence[str], patience_s: float) -> dict[str, str]:
+def unreachable(endpoints: Sequence[str], timeout_s: float) -> dict[str, str]:
     """Why each endpoint cannot be connected to; empty as soon as one of them can."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     while True:
         reasons = _round(endpoints, min(ROUND_S, max(end - time.monotonic(), REST_S)))
         if not reasons or time.monotonic() + REST_S >= end:
@@ -24,42 +24,42 @@ def unreachable(endpoints: Sequence[str], patience_s: float) -> dict[str, str]:
         time.sleep(REST_S)
 
 
-def _round(endpoints: Sequence[str], patience_s: float) -> dict[str, str]:
-    """Knock at all doors at once, so that one that swallows packets does not hold up the others."""
+def _round(endpoints: Sequence[str], timeout_s: float) -> dict[str, str]:
+    """Connect to all at once, so that one that swallows packets does not hold up the others."""
     reasons: dict[str, str] = {}
     waiting: dict[int, tuple[socket.socket, str]] = {}
     poll = select.poll()
     with ExitStack() as stack:
         for endpoint in endpoints:
             try:
-                door = stack.enter_context(_knock(endpoint))
+                connection = stack.enter_context(_connect(endpoint))
             except OSError as wrong:
                 reasons[endpoint] = wrong.strerror or str(wrong)
                 continue
-            poll.register(door, select.POLLOUT)
-            waiting[door.fileno()] = door, endpoint
-            reasons[endpoint] = f"no answer within {patience_s:.1f} s"
-        end = time.monotonic() + patience_s
+            poll.register(connection, select.POLLOUT)
+            waiting[connection.fileno()] = connection, endpoint
+            reasons[endpoint] = f"no answer within {timeout_s:.1f} s"
+        end = time.monotonic() + timeout_s
         while waiting and (left := end - time.monotonic()) > 0:
             for number, _ in poll.poll(left * 1000):
-                door, endpoint = waiting.pop(number)
+                connection, endpoint = waiting.pop(number)
                 poll.unregister(number)
-                code = door.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code == 0:
                     return {}
                 reasons[endpoint] = os.strerror(code)
     return reasons
 
 
-def _knock(endpoint: str) -> socket.socket:
+def _connect(endpoint: str) -> socket.socket:
     host, _, port = endpoint.rpartition(":")
     family, kind, _, _, place = socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM
     )[0]
-    door = socket.socket(family, kind)
-    door.setblocking(False)
-    code = door.connect_ex(place)
+    connection = socket.socket(family, kind)
+    connection.setblocking(False)
+    code = connection.connect_ex(place)
     if code not in (0, errno.EINPROGRESS):
-        door.close()
+        connection.close()
         raise OSError(code, os.strerror(code))
-    return door
+    return connection

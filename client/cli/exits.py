@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from .render.clean import echo, tell
+from .render.clean import echo, notify
 
 NAME = "raftsched"
 # What a node says that knows of none.
@@ -67,7 +67,7 @@ class Trouble(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         what, mark, then = f"Error: {self.format_message()}".partition("\n  Try: ")
-        tell(what, 4)
+        notify(what, 4)
         if mark:
             # What is to be typed stays in one piece.
             echo(with_program(f"{mark[1:]}{then}"), file=file, err=True)

@@ -190,7 +190,7 @@ class Root(ExampleGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # As click has it.
         """As click's, with exit codes of our own: see exits.py."""
-        settle_streams()
+        prepare_streams()
         try:
             kwargs["standalone_mode"] = False
             sys.exit(super().main(*args, **kwargs) or Exit.OK)
@@ -218,7 +218,7 @@ def broken(fault: Exception) -> Trouble:
     )  # fmt: skip
 
 
-def settle_streams() -> None:
+def prepare_streams() -> None:
     """Keep gRPC's log off stderr; and when stderr is closed, keep sockets from taking its place."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

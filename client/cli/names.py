@@ -45,7 +45,7 @@ class Name(click.ParamType[str]):
         from .session import Invocation
 
         with ctx.scope(), Invocation.of(ctx.params) as session:
-            session.patience_s = BUDGET_S
+            session.connect_timeout_s = BUDGET_S
             request, field = self._ask(session.namespace, incomplete)
             answer: Any = session.client.call(request, timeout=BUDGET_S)
         names = [name_of(one) for one in getattr(answer, field)]

@@ -206,7 +206,7 @@ class _Known(dict[str, str]):
 
 
 def _near(session: RefusedCommand, error: errors.RaftschedError) -> str:
-    """A name like the one that was not found; nothing when the cluster does not tell in time."""
+    """A name like the one that was not found; nothing when the cluster does not say in time."""
     kind = NEAR[error.reason]
     wrong = error.values.get(kind, "")
     try:

@@ -17,7 +17,7 @@ import click
 from ..sdk.lengths import parse_length
 from .exits import NO_LEADER, Exit, Trouble, reason_of, with_program, wrong_use
 from .paste import with_options
-from .render.clean import echo, tell, visible
+from .render.clean import echo, notify, visible
 from .render.output import Output
 from .settings import Value, resolve
 from .times import rough_text
@@ -42,7 +42,7 @@ class WaitWarnings(logging.Handler):
         said = record.getMessage()
         if NO_LEADER in said:
             said = "there is no leader yet; trying again (Ctrl-C ends it)"
-        tell(f"Note: {said}")
+        notify(f"Note: {said}")
 
 
 class Invocation:
@@ -62,7 +62,7 @@ class Invocation:
                 f"it comes from: {timeout.origin}", "--timeout 30s; the most is 24h",
             )  # fmt: skip
         # A cluster may be about to start.
-        self.patience_s = 2.0
+        self.connect_timeout_s = 2.0
         self.dry_run = bool(given.get("dry_run"))
         self.stale = bool(given.get("stale"))
         self.may_be_stale = "stale" in given
@@ -112,7 +112,7 @@ class Invocation:
         from .connectivity import unreachable
 
         made = self.make_client()
-        reasons = unreachable(parse(self.endpoints), min(self.patience_s, self.timeout_s))
+        reasons = unreachable(parse(self.endpoints), min(self.connect_timeout_s, self.timeout_s))
         if reasons:
             made.close()
             raise Trouble(
@@ -223,7 +223,7 @@ class Invocation:
     def show_list(
         self, request: Message, kind: type[Answer], field: str, doing: str, *, empty: str = ""
     ) -> None:
-        """Print all pages of a list; `empty` is what to tell a person when it is. With `--count`
+        """Print all pages of a list; `empty` is what to say to a person when it is. With `--count`
         only how many there are."""
         if getattr(request, "with_count", False):
             request.page_size = 1  # type: ignore[attr-defined]
@@ -244,9 +244,9 @@ class Invocation:
             raise Trouble("Nothing was done.")
 
     def say(self, text: str, *, then: str = "") -> None:
-        """Tell a person what was done, beside the data."""
+        """Say to a person what was done, beside the data."""
         if self.out.is_table:
-            tell(f"{text} (dry run: nothing was changed)" if self.dry_run else text)
+            notify(f"{text} (dry run: nothing was changed)" if self.dry_run else text)
             if then and self.out.for_person:
                 echo(f"  Next: {with_program(with_options(then, self.values))}", err=True)
 

@@ -73,7 +73,7 @@ SETTINGS = (
     Setting("cert_file", "The client's own certificate.", metavar="FILE"),
     Setting("key_file", "The client certificate's key.", metavar="FILE"),
 )
-# What a context says of one cluster and of no other. `endpoints`, which tells, is the first above.
+# What a context says of one cluster and of no other; `endpoints` above says which one.
 OF_CLUSTER = ("namespace", "token_file", "insecure", "ca_file", "cert_file", "key_file")
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

@@ -58,11 +58,11 @@ def utc_instant(said: Any) -> int:
     """Of a file, which means the same on every machine: without a zone it is in UTC."""
     text = said.isoformat() if isinstance(said, date) else str(said).strip()
     try:
-        moment = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError as wrong:
         raise ValueError(f"{text!r} is not an instant; {FIXED_INSTANTS}") from wrong
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    ms = round((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+    instant = instant.replace(tzinfo=instant.tzinfo or UTC)
+    ms = round((instant - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
     if not 0 <= ms <= LAST_MS:
         raise ValueError(f"{text!r} is not in the years 1970 to 9999")
     return ms
@@ -97,13 +97,13 @@ def instant_text(ms: int, style: str, *, exact: bool = False) -> str:
     if style == "relative" and not exact:
         away = ms - now_ms()
         return f"in {rough_text(away)}" if away > 0 else f"{rough_text(away)} ago"
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     if style == "local":
-        moment = moment.astimezone()
+        instant = instant.astimezone()
     if not exact:
-        return f"{moment:%Y-%m-%d %H:%M:%S}" + ("Z" if style == "utc" else "")
+        return f"{instant:%Y-%m-%d %H:%M:%S}" + ("Z" if style == "utc" else "")
     unit = "milliseconds" if ms % 1000 else "seconds"
-    return moment.isoformat(timespec=unit).replace("+00:00", "Z")
+    return instant.isoformat(timespec=unit).replace("+00:00", "Z")
 
 
 def duration(ms: int) -> Duration:

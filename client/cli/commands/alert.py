@@ -1,4 +1,4 @@
-"""`raftsched alert`: conditions to be told about."""
+"""`raftsched alert`: conditions to be notified of."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ..times import PastInstant, now_ms, timestamp
 
 if TYPE_CHECKING:
     from ..messages import job_pb2
-    from ..render.formats import Cell, Look
+    from ..render.formats import Cell, ValueFormats
 
 # The cluster compares so many scheduled times at once; longer ranges are halved.
 HALVINGS_MAX = 24
@@ -168,7 +168,7 @@ def show(session: Invocation, name: str, answer: job_pb2.AuditJobResponse) -> No
     if not session.out.is_table:
         session.out.one(answer)
         return
-    look = session.out.look
+    formats = session.out.formats
     verdict, colour = "sound", "green"
     if not answer.sound:
         verdict, colour = ("NOT SOUND", "red") if is_wrong(answer) else ("NOT PROVED", "yellow")
@@ -183,40 +183,43 @@ def show(session: Invocation, name: str, answer: job_pb2.AuditJobResponse) -> No
     if answer.waiting_times:
         session.say(f"{answer.waiting_times} wait for their outcome:")
     for waits in answer.waiting[:SHOWN_MAX]:
-        session.say(f"  {waiting(waits, look)}")
+        session.say(f"  {waiting(waits, formats)}")
     if answer.HasField("comparable_since"):
-        session.say(f"Compared since {look.time(answer.comparable_since)}.")
+        session.say(f"Compared since {formats.time(answer.comparable_since)}.")
     if answer.outcomes:
         session.out.items(answer.outcomes, answer)
     for title, times in (
-        ("without an outcome", [look.time(one) for one in answer.missing]),
-        ("that no schedule explains", [look.time(one.scheduled_time) for one in answer.unexpected]),
+        ("without an outcome", [formats.time(one) for one in answer.missing]),
+        (
+            "that no schedule explains",
+            [formats.time(one.scheduled_time) for one in answer.unexpected],
+        ),
     ):
         if times:
             more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""
             echo(f"{len(times)} {title}: {', '.join(times[:SHOWN_MAX])}{more}", err=True)
     for finding in answer.findings[:SHOWN_MAX]:
-        echo(sentence(finding, look), err=True)
+        echo(sentence(finding, formats), err=True)
     if len(answer.findings) > SHOWN_MAX:
         echo(f"and {len(answer.findings) - SHOWN_MAX} others; -o json shows them", err=True)
 
 
-def waiting(waits: job_pb2.AuditWaiting, look: Look) -> str:
+def waiting(waits: job_pb2.AuditWaiting, formats: ValueFormats) -> str:
     """What waits, since when and for what."""
-    when = look.time(waits.scheduled_time)
+    when = formats.time(waits.scheduled_time)
     if waits.HasField("last_scheduled_time"):
-        when += f" to {look.time(waits.last_scheduled_time)} ({waits.count})"
-    since = f", since {look.time(waits.since_time)}" if waits.HasField("since_time") else ""
+        when += f" to {formats.time(waits.last_scheduled_time)} ({waits.count})"
+    since = f", since {formats.time(waits.since_time)}" if waits.HasField("since_time") else ""
     return f"{when}{since}: waits for {waits.awaits}"
 
 
-def sentence(finding: job_pb2.AuditFinding, look: Look) -> str:
+def sentence(finding: job_pb2.AuditFinding, formats: ValueFormats) -> str:
     """What is wrong with a scheduled time, or why it cannot be judged."""
     from ..render.formats import enum_word
 
-    when = look.time(finding.scheduled_time)
+    when = formats.time(finding.scheduled_time)
     if finding.HasField("last_scheduled_time"):
-        when += f" to {look.time(finding.last_scheduled_time)} ({finding.count})"
+        when += f" to {formats.time(finding.last_scheduled_time)} ({finding.count})"
     stands = enum_word(finding, "outcome") or "nothing"
     if finding.verdict == m.job_pb2.AuditFinding.VERDICT_UNJUDGED:
         return f"{when}: {stands}, cannot be judged: {finding.reason}"

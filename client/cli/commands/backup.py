@@ -182,12 +182,12 @@ def _short(value: object) -> str:
 def ahead_ms(text: str) -> int | None:
     """How far a time is ahead of this machine's clock; None: it is no time."""
     try:
-        moment = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if moment.tzinfo is None:
+    if instant.tzinfo is None:
         return None
-    return int((moment.timestamp() - time.time()) * 1000)
+    return int((instant.timestamp() - time.time()) * 1000)
 
 
 def put_back(

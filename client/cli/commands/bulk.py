@@ -75,7 +75,7 @@ def _with_upstream(
 
 @dataclass(slots=True)
 class Tally:
-    """How many met which fate."""
+    """How many jobs became what."""
 
     created: int = 0
     updated: int = 0

@@ -40,8 +40,8 @@ class Cleaner:
 
     def text(self, text: str) -> str:
         text = self._known.text(text)
-        for look, instead in LOOKS:
-            text = look.sub(instead, text)
+        for formats, instead in LOOKS:
+            text = formats.sub(instead, text)
         return SETTING.sub(_masked, text)
 
     def left_in(self, text: str) -> bool:

@@ -49,9 +49,9 @@ def status(session: Invocation) -> None:
         for line in summary(session, seen) if session.out.for_person else ():
             echo(session.out.folded(line, INDENT))
         session.out.items(seen.nodes, seen)
-        notes = [] if session.out.for_person else strains(seen, session.out.look)
-        tell(session, (f"Note: {note}" for note in notes))
-        tell_problems(session, seen)
+        notes = [] if session.out.for_person else strains(seen, session.out.formats)
+        print_notes(session, (f"Note: {note}" for note in notes))
+        print_problems(session, seen)
     elif session.out.format in ("jsonl", "name"):
         session.out.items(seen.nodes, seen)
     else:
@@ -63,11 +63,11 @@ def status(session: Invocation) -> None:
         )  # fmt: skip
 
 
-def tell_problems(session: Invocation, seen: cluster_pb2.ClusterStatus) -> None:
-    tell(session, map("Problem: {}".format, seen.problems))
+def print_problems(session: Invocation, seen: cluster_pb2.ClusterStatus) -> None:
+    print_notes(session, map("Problem: {}".format, seen.problems))
 
 
-def tell(session: Invocation, lines: Iterable[str]) -> None:
+def print_notes(session: Invocation, lines: Iterable[str]) -> None:
     for line in lines:
         session.out.paint(session.out.folded(line, 2), "yellow", err=True)
 
@@ -78,17 +78,17 @@ def ask_status(session: Invocation, doing: str) -> cluster_pb2.ClusterStatus:
 
 
 def _strain(session: Invocation, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
-    look = session.out.look
-    for strain in strains(seen, look):
+    formats = session.out.formats
+    for strain in strains(seen, formats):
         yield f"{strain.label:<{INDENT}}{strain}"
         if strain.label == "Loop" and session.out.format == "wide":
-            yield from (f"{'':{INDENT}}{step}" for step in steps(seen, look))
+            yield from (f"{'':{INDENT}}{step}" for step in steps(seen, formats))
 
 
 def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
-    look = session.out.look
-    since = f" since {look.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
-    snapshot = look.time(seen.snapshot_time) if seen.HasField("snapshot_time") else "none yet"
+    formats = session.out.formats
+    since = f" since {formats.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
+    snapshot = formats.time(seen.snapshot_time) if seen.HasField("snapshot_time") else "none yet"
     may_fail = f"can lose {many(seen.margin, 'node')}" if seen.margin else "can lose no node"
     return [
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
@@ -139,7 +139,7 @@ def remove(session: Invocation, node: str) -> None:
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"remove node {node}")
     left = sum(one.name != node for one in after.nodes)  # A dry run has it still.
     session.done(after, f"Node {node} removed; {many(left, 'node')} left.")
-    tell_problems(session, after)
+    print_problems(session, after)
 
 
 @command(
@@ -153,7 +153,7 @@ def remove(session: Invocation, node: str) -> None:
     "--client", default="", metavar="HOST:PORT", help="The address at which clients reach it."
 )
 def move(session: Invocation, node: str, peer: str, client: str) -> None:
-    """Tell the cluster that a node has other addresses; its name and state stay."""
+    """Say that a node has other addresses; its name and state stay."""
     if not (peer or client):
         raise click.UsageError("Say --peer or --client or both.")
     request = session.write(
@@ -211,12 +211,12 @@ def set_time(session: Invocation) -> None:
     request = session.write(m.cluster_pb2.SetStateTimeRequest())
     kind = m.cluster_pb2.SetStateTimeResponse
     made = session.ask(request, kind, "set the state's time back")
-    look = session.out.look
+    formats = session.out.formats
     goes, moves = ("would go", "would move") if session.dry_run else ("went", "move")
     session.done(
         made,
-        f"The state's time {goes} from {look.time(made.from_time)} back to "
-        f"{look.time(made.to_time)}.\n"
+        f"The state's time {goes} from {formats.time(made.from_time)} back to "
+        f"{formats.time(made.to_time)}.\n"
         f"{many(made.scheduled_times, 'scheduled time')} of {many(made.jobs, 'job')} in between, "
         "decided already, will not fire again.\n"
         "Such a job stands still until its last such time; 'raftsched job explain NAME' says\n"

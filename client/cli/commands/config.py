@@ -70,7 +70,7 @@ def add(session: Invocation, name: str) -> None:
         )
     contexts.current = contexts.current or name
     contexts.save()
-    _tell(session, contexts, name, f"Context {name} is kept in {contexts.path}.")
+    _done(session, contexts, name, f"Context {name} is kept in {contexts.path}.")
 
 
 @command(config, "use", "raftsched config use prod")
@@ -82,10 +82,10 @@ def use(session: Invocation, name: str) -> None:
     contexts.current = name
     contexts.save()
     endpoints = contexts.contexts[name].get("endpoints", "its default")
-    _tell(session, contexts, name, f"Commands talk to {name} now: {endpoints}.")
+    _done(session, contexts, name, f"Commands talk to {name} now: {endpoints}.")
 
 
-def _tell(session: Invocation, contexts: Contexts, name: str, text: str) -> None:
+def _done(session: Invocation, contexts: Contexts, name: str, text: str) -> None:
     """Say what was done, and which variable says otherwise: it comes before the file."""
     kept = contexts.contexts[name]
     said = os.environ.get("RAFTSCHED_ENDPOINTS", "")

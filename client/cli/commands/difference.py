@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import messages as m
 from ..exits import Trouble
-from ..render.clean import echo, tell
+from ..render.clean import echo, notify
 from ..session import Invocation, many
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compared(
         progress.tally.add(result)
         unseen += hidden
     also = f"; {many(unseen, 'value')} hidden from you, not compared" if unseen else ""
-    tell(f"Note: only an editor may ask whether the cluster would take them{also}.")
+    notify(f"Note: only an editor may ask whether the cluster would take them{also}.")
     return answer
 
 
@@ -110,7 +110,7 @@ def differences(
 def flat_spec(job: job_pb2.Job) -> dict[str, str]:
     """Each value of the spec by its path."""
     from ..render.describe import lines
-    from ..render.formats import Look
+    from ..render.formats import ValueFormats
 
-    look = Look("utc", exact=True)
-    return {".".join(line.path): line.value for line in lines(job.spec, look) if line.value}
+    formats = ValueFormats("utc", exact=True)
+    return {".".join(line.path): line.value for line in lines(job.spec, formats) if line.value}

@@ -220,7 +220,7 @@ def cluster(session: Invocation) -> Iterator[CheckResult]:
             yield from strangers(session, parse(session.endpoints))
             yield from agreement(seen)
             for status in seen:
-                for strain in strains(status, session.out.look):
+                for strain in strains(status, session.out.formats):
                     verdict = "warning" if strain.matters else "ok"
                     check = f"{strain.label.lower()} of {status.node}"
                     yield CheckResult(check, verdict, strain.text, strain.then)

@@ -11,7 +11,7 @@ import click
 from .. import messages as m
 from ..exits import Exit, Trouble, wrong_use
 from ..options import command
-from ..render.clean import echo, tell
+from ..render.clean import echo, notify
 from ..session import Invocation, many
 
 if TYPE_CHECKING:
@@ -198,6 +198,6 @@ class Warned:
     def show(self) -> None:
         for first, count in self.kinds.values():
             also = f" (and {many(count - 1, 'job')} alike; -o jsonl prints each)"
-            tell(first + (also if count > 1 else ""))
+            notify(first + (also if count > 1 else ""))
         if self.others:
-            tell(f"and {many(self.others, 'other note')}; -o jsonl prints each")
+            notify(f"and {many(self.others, 'other note')}; -o jsonl prints each")

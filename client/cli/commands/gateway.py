@@ -232,7 +232,7 @@ async def _serve(
     logging.basicConfig(handlers=[log], level=logging.WARNING)
     own = logging.getLogger("raftsched.gateway")
     own.setLevel(logging.WARNING if quiet else logging.INFO)
-    # What one caller waits for, or sent that is no HTTP, is told to that caller.
+    # What one caller waits for, or sent that is no HTTP, goes to that caller.
     for name in ("raftsched.client", "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.ERROR)
     async with _client(session) as client, _client(session) as strangers:

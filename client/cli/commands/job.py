@@ -17,8 +17,7 @@ from ..options import command
 from ..render.clean import echo
 from ..session import Invocation, many
 from ..times import Instant, rough_text, timestamp
-from . import change, example, files, job_verbs, summary, transfer
-from . import preview as foresight
+from . import change, example, files, job_verbs, preview, summary, transfer
 
 if TYPE_CHECKING:
     from ..messages import job_pb2
@@ -176,13 +175,13 @@ for _made in (
     reads=True,
 )  # fmt: skip
 @click.argument("what", type=JOB, metavar="NAME|EXPRESSION")
-@foresight.preview_options
+@preview.preview_options
 def next_(session: Invocation, what: str, **given: Any) -> None:
     """Show when a job, or a cron expression, happens next, in words and in two zones."""
     if " " in what.strip() or what.startswith("@"):
-        foresight.show(session, foresight.of_expressions(session, (what,), given), given)
+        preview.show(session, preview.of_expressions(session, (what,), given), given)
     else:
-        foresight.show(session, foresight.of_job(session, what, given), given)
+        preview.show(session, preview.of_job(session, what, given), given)
 
 
 @command(
@@ -302,7 +301,7 @@ def skip(
     changed = session.ask(
         session.write(request), m.job_pb2.Job, f"edit an occurrence of job {name}"
     )
-    at = session.out.look.time(scheduled)
+    at = session.out.formats.time(scheduled)
     session.done(changed, f"{at} of job {name} is {did}.", then=f"raftsched job next {name}")
 
 

@@ -15,7 +15,7 @@ from ..times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
     from ..messages import job_pb2, schedule_pb2
-    from ..render.formats import Cell, Look
+    from ..render.formats import Cell, ValueFormats
 
 
 def preview_options(body: Callable[..., None]) -> Callable[..., None]:
@@ -87,7 +87,7 @@ def show(
         return
     from ..render.formats import Cell
 
-    look = session.out.look
+    formats = session.out.formats
     notes = _notes(answer.occurrences)
     jitter = any(one.due_time != one.scheduled_time for one in answer.occurrences)
     here = {"local": "HERE", "utc": "UTC", "relative": "WHEN"}[session.out.time_style]
@@ -96,26 +96,26 @@ def show(
     for occurrence, note in zip(answer.occurrences, notes, strict=True):
         style = "dim strike" if occurrence.excluded else ""
         rows.append([
-            Cell(wall(occurrence.local_time, exact=look.exact), style),
-            Cell(look.time(occurrence.scheduled_time), style),
-            *([_due(occurrence, look)] if jitter else []),
+            Cell(wall(occurrence.local_time, exact=formats.exact), style),
+            Cell(formats.time(occurrence.scheduled_time), style),
+            *([_due(occurrence, formats)] if jitter else []),
             *([Cell(note, "yellow")] if any(notes) else []),
         ])  # fmt: skip
     session.out.table(titles, rows)
 
 
-def _due(occurrence: schedule_pb2.Occurrence, look: Look) -> Cell:
+def _due(occurrence: schedule_pb2.Occurrence, formats: ValueFormats) -> Cell:
     """When it is due; a time that is left out is never, and its note says why."""
     from ..render.formats import Cell
 
-    return Cell("" if occurrence.excluded else look.time(occurrence.due_time))
+    return Cell("" if occurrence.excluded else formats.time(occurrence.due_time))
 
 
 def wall(local: str, *, exact: bool) -> str:
     """A time on the wall of the schedule's zone: "Sun 2027-03-28 03:00:00 +02:00"."""
-    moment = datetime.fromisoformat(local)
-    offset = moment.strftime("%z")
-    return local if exact else f"{moment:%a %Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:]}"
+    instant = datetime.fromisoformat(local)
+    offset = instant.strftime("%z")
+    return local if exact else f"{instant:%a %Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:]}"
 
 
 def _notes(occurrences: Sequence[schedule_pb2.Occurrence]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`raftsched run`: the occasions of jobs."""
+"""`raftsched run`: what jobs carry out."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 def logs(session: Invocation, run_id: str, follow: bool) -> None:
     """Print the end of what the handler of a run has logged, at most 16,384 bytes of an attempt.
 
-    It is there a moment after the handler has reported progress, and when its attempt has ended.
+    It is there soon after the handler has reported progress, and when its attempt has ended.
     """
     from .logs import Log
 
@@ -258,8 +258,8 @@ def cancel(
                 request.grace.CopyFrom(duration(grace))
         request.namespace, request.run, request.reason = session.namespace, run_id, reason
         ended = session.ask(session.write(request), m.run_pb2.Run, f"cancel run {run_id}")
-        told = "is asked to stop" if ended.cancel_requested else f"is {word(ended)}"
-        session.done(ended, f"Run {run_id} {told}.")
+        state = "is asked to stop" if ended.cancel_requested else f"is {word(ended)}"
+        session.done(ended, f"Run {run_id} {state}.")
 
 
 def of_runs(session: Invocation, text: str | None, word: str) -> m.run_pb2.ChangeRunsRequest:

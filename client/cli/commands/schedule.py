@@ -13,7 +13,7 @@ from ..options import command
 from ..render import bars
 from ..session import Invocation
 from ..times import Length, duration
-from . import preview as foresight
+from .preview import of_expressions, preview_options, show
 
 
 @click.group(
@@ -34,10 +34,10 @@ def schedule() -> None:
     reads=True,
 )  # fmt: skip
 @click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
-@foresight.preview_options
+@preview_options
 def preview(session: Invocation, expressions: tuple[str, ...], **given: Any) -> None:
     """Show when cron expressions (their union) happen, in words and in two zones."""
-    foresight.show(session, foresight.of_expressions(session, expressions, given), given)
+    show(session, of_expressions(session, expressions, given), given)
 
 
 @command(schedule, "forecast", "raftsched schedule forecast --ahead 3h", reads=True)
@@ -76,10 +76,10 @@ def _draw(session: Invocation, answer: m.job_pb2.ForecastFiringsResponse) -> Non
 
     step, found = bars.spans(answer.minutes)
     largest = max((span.firings for span in found), default=0)
-    look = session.out.look
+    formats = session.out.formats
     rows = [
         (
-            Cell(look.time(span.start_ms)), Cell(str(span.firings)), Cell(str(span.peak)),
+            Cell(formats.time(span.start_ms)), Cell(str(span.firings)), Cell(str(span.peak)),
             # More than all workers together can carry.
             Cell(
                 bars.bar(span.firings, largest),

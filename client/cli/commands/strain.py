@@ -11,7 +11,7 @@ from ..times import now_ms
 
 if TYPE_CHECKING:
     from ..messages import cluster_pb2
-    from ..render.formats import Look
+    from ..render.formats import ValueFormats
 
 RECENT_MS = 600_000  # As for alerts.
 STEPS_SHOWN = 5
@@ -31,14 +31,14 @@ class Strain:
         return f"{self.text}. {self.then[:1].upper()}{self.then[1:]}."
 
 
-def strains(seen: cluster_pb2.ClusterStatus, look: Look) -> Iterator[Strain]:
+def strains(seen: cluster_pb2.ClusterStatus, formats: ValueFormats) -> Iterator[Strain]:
     """Of one node since its process began, as far as there is any."""
     if seen.long_steps and seen.last_long_steps:
         last = seen.last_long_steps[0]
         yield Strain(
             "Loop",
             f"{many(seen.long_steps, 'step')} of {seen.node} lasted too long, while it did nothing "
-            f"else; the last {seconds(last)} at {look.time(last.time)}: {last.what}",
+            f"else; the last {seconds(last)} at {formats.time(last.time)}: {last.what}",
             f"if it comes again, see whether CPU and disk of {seen.node} are shared, and report "
             "what its log names",
             now_ms() - last.time.ToMilliseconds() < RECENT_MS,
@@ -63,10 +63,10 @@ def strains(seen: cluster_pb2.ClusterStatus, look: Look) -> Iterator[Strain]:
         )
 
 
-def steps(seen: cluster_pb2.ClusterStatus, look: Look) -> Iterator[str]:
+def steps(seen: cluster_pb2.ClusterStatus, formats: ValueFormats) -> Iterator[str]:
     """The last steps that were too long, newest first."""
     for step in seen.last_long_steps[:STEPS_SHOWN]:
-        yield f"{look.time(step.time)}  {seconds(step):>7}  {step.what}"
+        yield f"{formats.time(step.time)}  {seconds(step):>7}  {step.what}"
 
 
 def seconds(step: cluster_pb2.LongStep) -> str:

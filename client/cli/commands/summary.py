@@ -41,9 +41,13 @@ def show(session: Invocation, pages: Iterable[Any]) -> None:
         return
     counts = ", ".join(f"{count:,} {state}" for state, count in ends.most_common())
     echo(f"{many(ends.total(), 'run')}: {counts or 'none'}", err=not session.out.for_person)
-    look = session.out.look
+    formats = session.out.formats
     rows = [
-        [Cell(name), Cell(f"{len(found):,}"), *(Cell(look.length(ms)) for ms in percentiles(found))]
+        [
+            Cell(name),
+            Cell(f"{len(found):,}"),
+            *(Cell(formats.length(ms)) for ms in percentiles(found)),
+        ]
         for name, found in spans.items()
         if found
     ]

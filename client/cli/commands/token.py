@@ -98,7 +98,7 @@ def create(
             session.confirm("Make the first access token?")
     made = session.ask(request, kind, f"create access token {name}")
     secret = " This is its secret:" if made.secret and path is None else ""
-    session.done(made, told(made.access_token) + secret)
+    session.done(made, sentence(made.access_token) + secret)
     give(session, made.secret, path)
     if first and not session.dry_run:
         session.say(GIVE)
@@ -134,7 +134,7 @@ def bootstrap(session: Invocation, name: str, secret_file: str, path: str | None
             trouble.why, trouble.then = [*trouble.why, note_of(secret_file)], OTHERS
         raise
     secret = " This is its secret, shown this once:" if made.secret and path is None else ""
-    session.done(made, told(made.access_token) + secret)
+    session.done(made, sentence(made.access_token) + secret)
     give(session, made.secret, path)
     if session.out.is_table and made.secret:
         # A node without `tokens = true` may have let some in.
@@ -237,7 +237,7 @@ def note_of(path: str) -> str:
 
 
 def why_none(session: Invocation) -> tuple[str, str]:
-    """Why there is no secret, as far as the cluster tells somebody without a token; and what to
+    """Why there is no secret, as far as the cluster says to somebody without a token; and what to
     do."""
     from ...sdk.errors import RaftschedError
 
@@ -260,7 +260,7 @@ def why_none(session: Invocation) -> tuple[str, str]:
     )
 
 
-def told(made: access_pb2.AccessToken) -> str:
+def sentence(made: access_pb2.AccessToken) -> str:
     from ..render.formats import enum_word
 
     where = f"namespace {made.namespace}" if made.namespace else "all namespaces"
@@ -295,7 +295,7 @@ def rotate(session: Invocation, name: str, overlap: int | None, path: str | None
         request.overlap.CopyFrom(duration(overlap))
     kind = m.access_pb2.RotateAccessTokenResponse
     made = session.ask(request, kind, f"rotate access token {name}")
-    until = session.out.look.time(made.access_token.former_secret_expire_time)
+    until = session.out.formats.time(made.access_token.former_secret_expire_time)
     secret = " This is its secret:" if made.secret and path is None else ""
     session.done(made, f"Access token {name}: the former secret opens until {until}.{secret}")
     give(session, made.secret, path)

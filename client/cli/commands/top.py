@@ -20,7 +20,7 @@ from ..session import Invocation
 from ..times import Length
 
 if TYPE_CHECKING:
-    from .top_snapshot import Looker, Moment
+    from .top_snapshot import ClusterSnapshot, SnapshotReader
 
 FRAME_WIDTH, FRAME_HEIGHT = 120, 60  # Of one look, which scrolls by.
 
@@ -58,37 +58,37 @@ def top(session: Invocation, once: bool, every: int) -> None:
 def print_once(session: Invocation, every_s: float) -> None:
     """One look, and one before it to compare with."""
     from .cluster import ask_status
-    from .top_snapshot import Looker
+    from .top_snapshot import SnapshotReader
 
     # Refused here, it says so as every command does.
     ask_status(session, "look at the cluster")
-    looker = Looker(session)
-    looker.look()
+    reader = SnapshotReader(session)
+    reader.read()
     time.sleep(every_s)
-    moment = looker.look()
+    snapshot = reader.read()
     if session.out.format == "jsonl":
-        session.out.piece(moment.document())
+        session.out.piece(snapshot.document())
         return
     if not session.out.is_table:
-        session.out.document(moment.document())
+        session.out.document(snapshot.document())
         return
     from .top_view import draw
 
     console = session.out.console
     if not session.out.for_person:
         console.width = FRAME_WIDTH
-    console.print(draw(moment, session.out.look, FRAME_HEIGHT))
+    console.print(draw(snapshot, session.out.formats, FRAME_HEIGHT))
 
 
 def live(session: Invocation, every_s: float) -> None:
     """Draw until a key or a signal ends it; the terminal is left as it was found."""
     from rich.live import Live
 
-    from .top_snapshot import Looker
+    from .top_snapshot import SnapshotReader
     from .top_view import draw
 
-    console, look = session.out.console, session.out.look
-    looker = Looker(session)
+    console, formats = session.out.console, session.out.formats
+    reader = SnapshotReader(session)
     # Whether anybody listens at all is said before the screen is taken.
     _ = session.client
     with (
@@ -97,18 +97,18 @@ def live(session: Invocation, every_s: float) -> None:
         _keys() as pressed,
         Live(console=console, screen=True, auto_refresh=False) as shown,
     ):
-        for moment in _moments(looker, every_s, pressed, ended):
-            shown.update(draw(moment, look, console.height, keys=True), refresh=True)
+        for snapshot in _snapshots(reader, every_s, pressed, ended):
+            shown.update(draw(snapshot, formats, console.height, keys=True), refresh=True)
 
 
-def _moments(
-    looker: Looker, every_s: float, pressed: Callable[[float], str], ended: list[int]
-) -> Iterator[Moment]:
+def _snapshots(
+    reader: SnapshotReader, every_s: float, pressed: Callable[[float], str], ended: list[int]
+) -> Iterator[ClusterSnapshot]:
     """One look after the other, until q or a signal."""
     key = ""
     while key not in ("q", "Q") and not ended:
         began = time.monotonic()
-        yield looker.look()
+        yield reader.read()
         key = pressed(max(0.0, began + every_s - time.monotonic()))
 
 

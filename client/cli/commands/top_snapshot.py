@@ -1,4 +1,4 @@
-"""What a cluster is doing at one moment, as far as it can be learned within a moment.
+"""What a cluster is doing now, as far as it can be learned within a second.
 
 Each part is asked for by itself. What is refused, or does not come in time, is left out; so are the
 others once nobody answers, since a picture that is late shows nothing.
@@ -44,7 +44,7 @@ class Rates:
 
 
 @dataclass
-class Moment:
+class ClusterSnapshot:
     """What was learned."""
 
     at_ms: int
@@ -83,7 +83,7 @@ class Moment:
         return said
 
 
-class Looker:
+class SnapshotReader:
     """Looks again and again, and remembers what rates are made of."""
 
     def __init__(self, session: Invocation) -> None:
@@ -93,47 +93,47 @@ class Looker:
         self._progress: common_pb2.Revision | None = None
         self._events: deque[event_pb2.Event] = deque(maxlen=EVENTS_KEPT)
 
-    def look(self) -> Moment:
-        moment = Moment(now_ms())
-        status = self._ask(moment, "cluster", m.cluster_pb2.GetClusterStatusRequest())
+    def read(self) -> ClusterSnapshot:
+        snapshot = ClusterSnapshot(now_ms())
+        status = self._ask(snapshot, "cluster", m.cluster_pb2.GetClusterStatusRequest())
         if status is None:
-            return moment
-        moment.status = status = self._of_leader(moment, status)
+            return snapshot
+        snapshot.status = status = self._of_leader(snapshot, status)
         if not status.leader:
-            moment.missing["queues, workers, events"] = "no leader is known"
-            return moment
-        moment.rates = self._rates(status)
+            snapshot.missing["queues, workers, events"] = "no leader is known"
+            return snapshot
+        snapshot.rates = self._rates(status)
         namespace = self.session.namespace
         for name, request in (
             ("queues", m.queue_pb2.ListQueuesRequest(namespace=namespace, page_size=LOOKED_AT)),
             ("workers", m.worker_pb2.ListWorkersRequest(namespace=namespace, page_size=LOOKED_AT)),
         ):
-            answer = self._ask(moment, name, request)
+            answer = self._ask(snapshot, name, request)
             if answer is not None:
-                setattr(moment, name, getattr(answer, name))
-        moment.alerts = list(self._alerts(moment, namespace))
-        self._hear(moment, status)
-        moment.events = tuple(self._events)
-        return moment
+                setattr(snapshot, name, getattr(answer, name))
+        snapshot.alerts = list(self._alerts(snapshot, namespace))
+        self._hear(snapshot, status)
+        snapshot.events = tuple(self._events)
+        return snapshot
 
-    def _ask(self, moment: Moment, part: str, request: Message, **options: Any) -> Any:
+    def _ask(self, snapshot: ClusterSnapshot, part: str, request: Message, **options: Any) -> Any:
         """Any answer of the contracts; None when there is none."""
         from ...sdk.errors import ClusterError, RaftschedError
 
-        if any(isinstance(one, _Silence) for one in moment.missing.values()):
+        if any(isinstance(one, _Silence) for one in snapshot.missing.values()):
             return None
         try:
             return self.session.client.call(request, timeout=PART_S, **options)
         except ClusterError as error:
-            moment.missing[part] = _Silence(error.message)
+            snapshot.missing[part] = _Silence(error.message)
         except RaftschedError as error:
             if error.reason == "REVISION_GONE":
                 self._progress = None
-            moment.missing[part] = error.message
+            snapshot.missing[part] = error.message
         return None
 
     def _of_leader(
-        self, moment: Moment, status: cluster_pb2.ClusterStatus
+        self, snapshot: ClusterSnapshot, status: cluster_pb2.ClusterStatus
     ) -> cluster_pb2.ClusterStatus:
         """The leader's own view, which knows most, as long as it can be asked."""
         if status.leader in ("", status.node):
@@ -142,7 +142,7 @@ class Looker:
         if not address:
             return status
         request = m.cluster_pb2.GetClusterStatusRequest()
-        aside = Moment(moment.at_ms)
+        aside = ClusterSnapshot(snapshot.at_ms)
         return self._ask(aside, "leader", request, endpoint=address, retry=False) or status
 
     def _rates(self, status: cluster_pb2.ClusterStatus) -> Rates | None:
@@ -154,31 +154,31 @@ class Looker:
             return None
         return rates(before[2], now[2], now[1] - before[1])
 
-    def _alerts(self, moment: Moment, namespace: str) -> Iterator[alert_pb2.Alert]:
+    def _alerts(self, snapshot: ClusterSnapshot, namespace: str) -> Iterator[alert_pb2.Alert]:
         for part, whose in (("alerts", namespace), ("alerts of the cluster", "")):
             request = m.alert_pb2.ListAlertsRequest(namespace=whose, page_size=LOOKED_AT)
-            answer = self._ask(moment, part, request)
+            answer = self._ask(snapshot, part, request)
             if answer is not None:
                 yield from (one for one in answer.alerts if one.HasField("raised_time"))
 
-    def _hear(self, moment: Moment, status: cluster_pb2.ClusterStatus) -> None:
+    def _hear(self, snapshot: ClusterSnapshot, status: cluster_pb2.ClusterStatus) -> None:
         """The newest events. Under load there are more than anybody reads: those of the last change
         stand for them."""
         oldest = max(status.oldest_revision - 1, 0)
         after = self._progress or _behind(max(oldest, status.revision - PAST))
-        page = self._page(moment, after)
+        page = self._page(snapshot, after)
         if page is not None and not page.end:
-            page = self._page(moment, _behind(max(oldest, status.revision - 1)))
+            page = self._page(snapshot, _behind(max(oldest, status.revision - 1)))
         if page is not None:
             self._progress = page.progress
 
     def _page(
-        self, moment: Moment, after: common_pb2.Revision
+        self, snapshot: ClusterSnapshot, after: common_pb2.Revision
     ) -> event_pb2.ListEventsResponse | None:
         request = m.event_pb2.ListEventsRequest(
             namespace=self.session.namespace, after=after, page_size=LOOKED_AT
         )
-        page: event_pb2.ListEventsResponse | None = self._ask(moment, "events", request)
+        page: event_pb2.ListEventsResponse | None = self._ask(snapshot, "events", request)
         if page is not None:
             self._events.extend(page.events)
         return page

@@ -1,4 +1,4 @@
-"""A moment of a cluster, drawn for a terminal."""
+"""A snapshot of a cluster, drawn for a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ...dev.screen import printable
 from ..render.columns import COLUMNS
-from ..render.formats import Cell, Column, Look
+from ..render.formats import Cell, Column, ValueFormats
 from ..session import many
 from .strain import strains
-from .top_snapshot import Moment, Rates
+from .top_snapshot import ClusterSnapshot, Rates
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -27,37 +27,45 @@ ROWS_MIN = 3
 FIXED = 16
 
 
-def draw(moment: Moment, look: Look, height: int, keys: bool = False) -> RenderableType:
+def draw(
+    snapshot: ClusterSnapshot, formats: ValueFormats, height: int, keys: bool = False
+) -> RenderableType:
     """All of it, within so many lines."""
-    return Group(*_parts(moment, look, height, keys))
+    return Group(*_parts(snapshot, formats, height, keys))
 
 
-def _parts(moment: Moment, look: Look, height: int, keys: bool) -> Iterator[RenderableType]:
-    status = moment.status
-    yield _line("bold", f"raftsched  {look.time(moment.at_ms)}", "   q ends it" if keys else "")
+def _parts(
+    snapshot: ClusterSnapshot, formats: ValueFormats, height: int, keys: bool
+) -> Iterator[RenderableType]:
+    status = snapshot.status
+    yield _line(
+        "bold", f"raftsched  {formats.time(snapshot.at_ms)}", "   q ends it" if keys else ""
+    )
     if status is None:
-        yield from _missing(moment)
+        yield from _missing(snapshot)
         return
-    yield from (_words("", line) for line in _summary(status, look))
-    yield _words("bold" if moment.rates else "dim", _rates(moment.rates))
+    yield from (_words("", line) for line in _summary(status, formats))
+    yield _words("bold" if snapshot.rates else "dim", _rates(snapshot.rates))
     for problem in status.problems:
         yield _words("yellow", f"Problem: {problem}")
-    for strain in strains(status, look):
+    for strain in strains(status, formats):
         # What is over has one line, so that there is room for what is not.
         said = f"{strain.label}: {strain}"
         yield _words("yellow", said) if strain.matters else _line("", said)
-    for alert in moment.alerts or ():
+    for alert in snapshot.alerts or ():
         where = alert.namespace or "the cluster"
-        yield _words("red", f"Alert: {alert.name} of {where}, since {look.time(alert.raised_time)}")
-    yield from _missing(moment)
-    yield from _titled("", _nodes(status, look))
+        yield _words(
+            "red", f"Alert: {alert.name} of {where}, since {formats.time(alert.raised_time)}"
+        )
+    yield from _missing(snapshot)
+    yield from _titled("", _nodes(status, formats))
     rows = max(ROWS_MIN, (height - FIXED - len(status.nodes)) // 3)
-    queues = sorted(moment.queues or (), key=lambda one: (-one.ready, -one.leased, one.name))
-    workers = sorted(moment.workers or (), key=lambda one: (-one.leased, one.worker))
-    yield from _titled("Queues", _table(queues, "Queue", QUEUE, look, rows))
-    yield from _titled("Workers", _table(workers, "Worker", WORKER, look, rows))
-    newest = list(moment.events)[-rows:][::-1]
-    yield from _titled("Events", _table(newest, "Event", EVENT, look, rows))
+    queues = sorted(snapshot.queues or (), key=lambda one: (-one.ready, -one.leased, one.name))
+    workers = sorted(snapshot.workers or (), key=lambda one: (-one.leased, one.worker))
+    yield from _titled("Queues", _table(queues, "Queue", QUEUE, formats, rows))
+    yield from _titled("Workers", _table(workers, "Worker", WORKER, formats, rows))
+    newest = list(snapshot.events)[-rows:][::-1]
+    yield from _titled("Events", _table(newest, "Event", EVENT, formats, rows))
 
 
 QUEUE = ("NAME", "STATE", "READY", "OLDEST", "LEASED", "WORKERS")
@@ -66,8 +74,8 @@ EVENT = ("TIME", "EVENT", "WHAT", "MORE")
 NODE = ("NODE", "ROLE", "STATE", "ADDRESS", "APPLIED", "CLOCK", "VERSION")
 
 
-def _summary(status: cluster_pb2.ClusterStatus, look: Look) -> Iterator[str]:
-    since = f" since {look.time(status.leader_since)}" if status.HasField("leader_since") else ""
+def _summary(status: cluster_pb2.ClusterStatus, formats: ValueFormats) -> Iterator[str]:
+    since = f" since {formats.time(status.leader_since)}" if status.HasField("leader_since") else ""
     quorum = f"can lose {status.margin}" if status.quorum else "NO QUORUM"
     yield (
         f"{status.cluster_id}: {status.leader or 'nobody'} leads{since}, term {status.term}; "
@@ -93,12 +101,12 @@ def _rates(rates: Rates | None) -> str:
     )
 
 
-def _missing(moment: Moment) -> Iterator[RenderableType]:
-    for part, why in moment.missing.items():
+def _missing(snapshot: ClusterSnapshot) -> Iterator[RenderableType]:
+    for part, why in snapshot.missing.items():
         yield _line("dim", f"Not shown: {part}: {why}")
 
 
-def _nodes(status: cluster_pb2.ClusterStatus, look: Look) -> Table:
+def _nodes(status: cluster_pb2.ClusterStatus, formats: ValueFormats) -> Table:
     """The nodes, and how many entries behind the commit each is, as far as the leader knows."""
 
     def lag(node: cluster_pb2.Node) -> Cell:
@@ -108,26 +116,26 @@ def _nodes(status: cluster_pb2.ClusterStatus, look: Look) -> Table:
 
     columns = [column for column in COLUMNS["Node"] if column.title in NODE]
     columns.insert(5, Column("LAG", lambda node, _: lag(node)))
-    return _grid(columns, status.nodes, look)
+    return _grid(columns, status.nodes, formats)
 
 
 def _table(
-    items: Sequence[Message], kind: str, titles: Sequence[str], look: Look, rows: int
+    items: Sequence[Message], kind: str, titles: Sequence[str], formats: ValueFormats, rows: int
 ) -> Table | None:
     if not items:
         return None
     by_title = {column.title: column for column in COLUMNS[kind]}
-    return _grid([by_title[title] for title in titles], items[:rows], look)
+    return _grid([by_title[title] for title in titles], items[:rows], formats)
 
 
-def _grid(columns: Sequence[Column], items: Iterable[Any], look: Look) -> Table:
+def _grid(columns: Sequence[Column], items: Iterable[Any], formats: ValueFormats) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         # Where there is too little room the last ones give way, and the others stay.
         last = column in columns[-2:]
         table.add_column(column.title, no_wrap=not last, overflow="ellipsis")
     for item in items:
-        cells = [column.cell(item, look) for column in columns]
+        cells = [column.cell(item, formats) for column in columns]
         table.add_row(*(Text(printable(cell.text), cell.style, no_wrap=True, overflow="ellipsis")
                         for cell in cells))  # fmt: skip
     return table

@@ -16,7 +16,7 @@ from .. import messages as m
 from ..exits import Trouble, wrong_use
 from ..input.filters import condition
 from ..options import command
-from ..render.clean import echo, json_of, tell, yaml_of
+from ..render.clean import echo, json_of, notify, yaml_of
 from ..render.progress import bar
 from ..session import Invocation, many
 from .files import SHOWN, Warned, fail_if_refused, is_changed, place
@@ -125,7 +125,7 @@ def export(session: Invocation, path: str | None, label: tuple[str, ...], text: 
             out.write("\n]\n" if count else "[]\n")
     echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
     if hidden:
-        tell(
+        notify(
             f"Note: values of {many(hidden, 'job')} are hidden from you, so this cannot be "
             "imported; export with a token that may see payloads."
         )
@@ -207,17 +207,17 @@ class RefusedJobs:
 
     def show(self) -> None:
         for line in self.first:
-            tell(line)
+            notify(line)
         others = self.reasons.total() - len(self.first)
         if others:
             counts = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
-            tell(f"and {others:,} others ({counts} in all); -o jsonl prints each")
+            notify(f"and {others:,} others ({counts} in all); -o jsonl prints each")
 
 
 def report(
     session: Invocation, results: Iterator[job_pb2.ImportResult], seen: RefusedJobs, warned: Warned
 ) -> None:
-    """Note for people what was refused or has warnings, and tell programs all of it."""
+    """Note for people what was refused or has warnings, and give programs all of it."""
     refused = m.job_pb2.ImportResult.VERDICT_REFUSED
     if session.out.is_table:
         for result in results:

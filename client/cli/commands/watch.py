@@ -140,14 +140,14 @@ def present(
     from ...sdk.errors import Unavailable
     from ..refused import refusals
 
-    failures, told = 0, not session.out.for_person
+    failures, is_noted = 0, not session.out.for_person
     while True:
         with refusals(session, "watch events"):
             try:
                 for response in session.client.stream(request, timeout=session.timeout_s):
-                    if not told:
-                        # Else whoever looks cannot tell it from one that waits for a node.
-                        told = True
+                    if not is_noted:
+                        # Else whoever looks takes it for one that waits for a node.
+                        is_noted = True
                         echo("Watching; Ctrl-C ends it.", err=True)
                     yield from response.events
                     request.after.CopyFrom(response.progress)

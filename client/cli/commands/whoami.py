@@ -45,5 +45,5 @@ def described(session: Invocation, caller: access_pb2.Caller, *, calls: bool) ->
     if not caller.see_payloads:
         lines.append("Payloads and what else may hold secrets are hidden from you.")
     if caller.HasField("expire_time"):
-        lines.append(f"This ends {session.out.look.time(caller.expire_time)}.")
+        lines.append(f"This ends {session.out.formats.time(caller.expire_time)}.")
     return lines

@@ -51,8 +51,8 @@ def list_(session: Invocation, all_namespaces: bool, text: str) -> None:
 def drain(session: Invocation, name: str, reason: str) -> None:
     """Give a worker no more runs; those that it has go on."""
     request = session.write(m.worker_pb2.DrainWorkerRequest(worker=name, reason=reason))
-    told = session.ask(request, m.worker_pb2.DrainWorkerResponse, f"drain worker {name}")
-    session.done(told, f"Worker {name} takes no more runs; it still works on {told.leased}.")
+    answer = session.ask(request, m.worker_pb2.DrainWorkerResponse, f"drain worker {name}")
+    session.done(answer, f"Worker {name} takes no more runs; it still works on {answer.leased}.")
 
 
 @command(

@@ -26,7 +26,7 @@ import click
 from .. import payloads
 from ..exits import Trouble
 from ..messages import common_pb2, job_pb2, json_format
-from ..render import formats as look
+from ..render import formats as formats
 from ..times import Instant, instant_text, length_text, utc_instant
 from .documents import quoted
 from .job_options import FIELDS, SpecOption, spec_options
@@ -251,12 +251,12 @@ def _of_field(spec: job_pb2.JobSpec, field: SpecOption) -> Any:
     if field.many:
         return _one_or_all(list(value))
     if kind.enum_type is not None:
-        return look.word(kind.enum_type, value).replace(" ", "-")
+        return formats.word(kind.enum_type, value).replace(" ", "-")
     if kind.message_type is not None:
         if not owner.HasField(last):
             return None
         is_length = kind.message_type.name == "Duration"
-        return look.length(value) if is_length else _instant(value.ToMilliseconds())
+        return formats.length(value) if is_length else _instant(value.ToMilliseconds())
     return value if value or (kind.has_presence and owner.HasField(last)) else None
 
 
@@ -314,7 +314,7 @@ def _schedules(spec: job_pb2.JobSpec) -> dict[str, Any]:
 
 
 def _after(one: job_pb2.Dependency) -> str:
-    condition = look.enum_word(one, "condition").replace(" ", "-")
+    condition = formats.enum_word(one, "condition").replace(" ", "-")
     return f"{one.job}:{condition}" if condition else one.job
 
 
@@ -323,7 +323,7 @@ def _written_payload(payload: common_pb2.Payload) -> dict[str, Any]:
     said = payloads.readable({"payload": json_format.MessageToDict(payload)})["payload"]
     if "json" in said and not isinstance(said["json"], str):
         return {"payload": said["json"]}
-    text = look.readable(payload.data)
+    text = formats.readable(payload.data)
     if text is None:
         return {}
     try:

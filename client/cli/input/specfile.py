@@ -239,6 +239,6 @@ def _text(value: Any) -> str:
 
 
 def _instant(value: Any) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return moment.replace(tzinfo=None)
+    instant = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    instant = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    return instant.replace(tzinfo=None)

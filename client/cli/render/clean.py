@@ -50,7 +50,7 @@ def folded(text: str, width: int, indent: int) -> str:
     )  # fmt: skip
 
 
-def tell(text: str, indent: int = 2) -> None:
+def notify(text: str, indent: int = 2) -> None:
     """Print words for people on stderr, folded where that is a terminal."""
     if sys.stderr and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns

@@ -11,7 +11,7 @@ from ..times import now_ms, rough_text
 from .formats import (
     Cell,
     Column,
-    Look,
+    ValueFormats,
     action,
     condition,
     enum_word,
@@ -38,16 +38,16 @@ def count(title: str, field: str, *, wide: bool = False) -> Column:
 def when(title: str, field: str, *, wide: bool = False) -> Column:
     """An instant, or nothing while it is unset."""
 
-    def cell(message: Message, look: Look) -> Cell:
+    def cell(message: Message, formats: ValueFormats) -> Cell:
         *parents, last = field.split(".")
         owner = _at(message, ".".join(parents)) if parents else message
-        return Cell(look.time(getattr(owner, last)) if owner.HasField(last) else "")
+        return Cell(formats.time(getattr(owner, last)) if owner.HasField(last) else "")
 
     return Column(title, cell, wide)
 
 
 def enum(title: str, field: str, *, wide: bool = False) -> Column:
-    def cell(message: Message, _: Look) -> Cell:
+    def cell(message: Message, _: ValueFormats) -> Cell:
         *parents, last = field.split(".")
         return state(enum_word(_at(message, ".".join(parents)) if parents else message, last))
 
@@ -64,11 +64,11 @@ def _at(message: Any, path: str) -> Any:  # Fields of any message.
     return message
 
 
-def _last(job: Any, look: Look) -> Cell:
+def _last(job: Any, formats: ValueFormats) -> Cell:
     """How the last run ended; "never ran" is no failure, so it is not said with a word of one."""
     if not job.status.last_run:
         return state("-")
-    return warned(enum_word(job.status, "last_state"), job.status.last_warning, look)
+    return warned(enum_word(job.status, "last_state"), job.status.last_warning, formats)
 
 
 def _why(run: Any) -> str:
@@ -76,10 +76,10 @@ def _why(run: Any) -> str:
     return f"{run.error.kind}: {run.error.message}" if run.error.kind else str(run.warning)
 
 
-def _job_note(job: Any, look: Look) -> Cell:
+def _job_note(job: Any, formats: ValueFormats) -> Cell:
     """What the other columns of a job leave open: why it stands still, what does not run."""
     status = job.status
-    parts = [paused(status, look)]
+    parts = [paused(status, formats)]
     parts += [f"left out: {status.left_out}"] if status.left_out else []
     parts += [status.broken_reason] if status.broken_reason else []
     parts += [f"the last run warns: {status.last_warning}"] if status.last_warning else []
@@ -103,9 +103,9 @@ def _skew(node: Any) -> str:
     return f"{'-' if ms < 0 else '+'}{abs(ms)}ms" if node.HasField("clock_skew") else ""
 
 
-def _stretch(entry: Any, look: Look) -> Cell:
+def _stretch(entry: Any, formats: ValueFormats) -> Cell:
     return Cell(
-        look.time(entry.last_scheduled_time) if entry.HasField("last_scheduled_time") else ""
+        formats.time(entry.last_scheduled_time) if entry.HasField("last_scheduled_time") else ""
     )
 
 
@@ -153,9 +153,9 @@ def worked_ms(run: Any) -> int | None:
     return max(sum(spans), 0) if spans else None
 
 
-def _worked(run: Any, look: Look) -> Cell:
+def _worked(run: Any, formats: ValueFormats) -> Cell:
     ms = worked_ms(run)
-    return Cell("" if ms is None else look.length(ms))
+    return Cell("" if ms is None else formats.length(ms))
 
 
 def _because(step: Any) -> str:
@@ -190,9 +190,9 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "Run": (
         text("RUN", "id"),
-        Column("STATE", lambda run, look: warned(enum_word(run, "state"), run.warning, look)),
+        Column("STATE", lambda run, formats: warned(enum_word(run, "state"), run.warning, formats)),
         when("DUE", "due_time"),
-        Column("DURATION", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
+        Column("DURATION", lambda run, formats: Cell(formats.since(run, "start_time", "end_time"))),
         count("ATTEMPT", "attempt"),
         made("WORKER", _worker),
         made("ERROR", _why),
@@ -211,7 +211,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         count("ATTEMPT", "number"),
         enum("END", "end"),
         when("STARTED", "start_time"),
-        Column("DURATION", lambda one, look: Cell(look.since(one, "start_time", "end_time"))),
+        Column("DURATION", lambda one, formats: Cell(formats.since(one, "start_time", "end_time"))),
         text("WORKER", "worker"),
         count("TOKEN", "token"),
         made(
@@ -246,7 +246,9 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         text("FLOW", "id"),
         enum("STATE", "state"),
         when("SCHEDULED", "scheduled_time"),
-        Column("DURATION", lambda flow, look: Cell(look.since(flow, "create_time", "end_time"))),
+        Column(
+            "DURATION", lambda flow, formats: Cell(formats.since(flow, "create_time", "end_time"))
+        ),
         made(
             "STEPS", lambda flow: f"{sum(bool(step.run) for step in flow.steps)}/{len(flow.steps)}"
         ),

@@ -17,7 +17,7 @@ from .clean import folded
 from .formats import (
     STYLES,
     Cell,
-    Look,
+    ValueFormats,
     action,
     length,
     pairs,
@@ -89,20 +89,26 @@ class DescribedField:
         return text
 
 
-def lines(message: Message, look: Look, path: tuple[str, ...] = ()) -> Iterator[DescribedField]:
+def lines(
+    message: Message, formats: ValueFormats, path: tuple[str, ...] = ()
+) -> Iterator[DescribedField]:
     fields = {field.name: (field, value) for field, value in message.ListFields()}
-    if isinstance(message, job_pb2.JobStatus) and not look.exact and (why := paused(message, look)):
+    if (
+        isinstance(message, job_pb2.JobStatus)
+        and not formats.exact
+        and (why := paused(message, formats))
+    ):
         yield DescribedField((*path, "state"), "state", why, len(path), STYLES["paused"])
         fields = {name: field for name, field in fields.items() if name not in OF_PAUSE}
     first = [name for name in FIRST.get(message.DESCRIPTOR.name, ()) if name in fields]
     for name in dict.fromkeys([*first, *fields]):
-        yield from _field(*fields[name], look, path)
+        yield from _field(*fields[name], formats, path)
 
 
 def _field(
     field: FieldDescriptor,
     value: Any,
-    look: Look,
+    formats: ValueFormats,
     path: tuple[str, ...],
 ) -> Iterator[DescribedField]:
     here = (*path, field.name)
@@ -113,20 +119,20 @@ def _field(
             here, label, pairs({str(key): str(one) for key, one in value.items()}), depth
         )
     elif field.is_repeated:
-        yield from _repeated(field, list(value), look, here)
+        yield from _repeated(field, list(value), formats, here)
     else:
-        cell = _cell(field, value, look)
+        cell = _cell(field, value, formats)
         yield DescribedField(
             here, label, cell.text if cell else "", depth, cell.style if cell else ""
         )
         if cell is None:
-            yield from lines(value, look, here)
+            yield from lines(value, formats, here)
 
 
 def _repeated(
-    field: FieldDescriptor, values: list[Any], look: Look, path: tuple[str, ...]
+    field: FieldDescriptor, values: list[Any], formats: ValueFormats, path: tuple[str, ...]
 ) -> Iterator[DescribedField]:
-    cells = [_cell(field, value, look) for value in values]
+    cells = [_cell(field, value, formats) for value in values]
     label = field.name.replace("_", " ")
     depth = len(path) - 1
     if all(cells):
@@ -136,10 +142,10 @@ def _repeated(
     for number, value in enumerate(values, 1):
         there = (*path, str(number))
         yield DescribedField(there, str(number), "", depth + 1)
-        yield from lines(value, look, there)
+        yield from lines(value, formats, there)
 
 
-def _cell(field: FieldDescriptor, value: Any, look: Look) -> Cell | None:
+def _cell(field: FieldDescriptor, value: Any, formats: ValueFormats) -> Cell | None:
     """A value in one piece; None for a message that has to be looked into."""
     if field.enum_type:
         return state(word(field.enum_type, value))
@@ -150,7 +156,7 @@ def _cell(field: FieldDescriptor, value: Any, look: Look) -> Cell | None:
             text = readable(value)
             return Cell(f"{len(value)} bytes" if text is None else text)
         case Timestamp():
-            return Cell(_instant(value, look))
+            return Cell(_instant(value, formats))
         case Duration():
             return Cell(length(value))
         case common_pb2.Payload():
@@ -166,9 +172,9 @@ def _cell(field: FieldDescriptor, value: Any, look: Look) -> Cell | None:
     return Cell(str(value))
 
 
-def _instant(stamp: Timestamp, look: Look) -> str:
-    said = look.time(stamp)
-    if look.exact or look.time_style == "relative":
+def _instant(stamp: Timestamp, formats: ValueFormats) -> str:
+    said = formats.time(stamp)
+    if formats.exact or formats.time_style == "relative":
         return said
     away = stamp.ToMilliseconds() - now_ms()
     return f"{said} (in {rough_text(away)})" if away > 0 else f"{said} ({rough_text(away)} ago)"

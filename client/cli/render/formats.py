@@ -36,7 +36,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ValueFormats:
     """How instants are written: as the user likes, or exactly, for other programs."""
 
     time_style: str
@@ -65,7 +65,7 @@ class Column:
     """One column of a kind of message."""
 
     title: str
-    cell: Callable[[Any, Look], Cell]
+    cell: Callable[[Any, ValueFormats], Cell]
     wide: bool = False
 
 
@@ -73,9 +73,9 @@ def state(text: str) -> Cell:
     return Cell(text, STYLES.get(text, ""))
 
 
-def warned(text: str, warning: str, look: Look) -> Cell:
+def warned(text: str, warning: str, formats: ValueFormats) -> Cell:
     """How a run ended, marked for people if it warns of something."""
-    return Cell(f"{text} ▲", "yellow") if warning and not look.exact else state(text)
+    return Cell(f"{text} ▲", "yellow") if warning and not formats.exact else state(text)
 
 
 @cache
@@ -101,11 +101,11 @@ def length(message: Duration) -> str:
     return length_text(message.ToMilliseconds())
 
 
-def paused(status: job_pb2.JobStatus, look: Look) -> str:
+def paused(status: job_pb2.JobStatus, formats: ValueFormats) -> str:
     """Until when a job is paused, by whom and why; nothing if it is not."""
     if status.state != job_pb2.JobStatus.STATE_PAUSED:
         return ""
-    until = f" until {look.time(status.pause_until)}" if status.HasField("pause_until") else ""
+    until = f" until {formats.time(status.pause_until)}" if status.HasField("pause_until") else ""
     by = f" by {status.paused_by}" if status.paused_by else ""
     why = f" because of: {status.pause_reason}" if status.pause_reason else ""
     return f"paused{until}{by}{why}"

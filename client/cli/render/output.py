@@ -150,9 +150,9 @@ class Output:
                 echo("---")
             echo(compact(message)) if self.format == "json" else self.one(message)
             return
-        look = self.look
+        formats = self.formats
         columns = self._columns(message)
-        cells = [column.cell(message, look) for column in columns]
+        cells = [column.cell(message, formats) for column in columns]
         if not self.for_person:
             if self.is_csv and self.headers:
                 self._row([column.title for column in columns], is_title=True)
@@ -228,10 +228,10 @@ class Output:
         rows = iter(items)
         first = next(rows)
         columns = self._columns(first)
-        look = self.look
+        formats = self.formats
         self.table(
             [column.title for column in columns],
-            ([column.cell(item, look) for column in columns] for item in chain([first], rows)),
+            ([column.cell(item, formats) for column in columns] for item in chain([first], rows)),
         )
 
     def _columns(self, message: Message) -> list[Column]:
@@ -243,7 +243,7 @@ class Output:
     def _describe(self, message: Message) -> None:
         from .describe import lines
 
-        for line in lines(message, self.look):
+        for line in lines(message, self.formats):
             if not self.for_person:
                 # A text of several lines has as many rows, so that none of it is lost.
                 parts = [line.value] if self.is_csv else line.value.rstrip("\n").split("\n")
@@ -253,10 +253,10 @@ class Output:
             self.console.print(line.fitted(self.console.width).text, soft_wrap=True)
 
     @property
-    def look(self) -> Any:  # A Look; its module loads protobuf.
-        from .formats import Look
+    def formats(self) -> Any:  # A Look; its module loads protobuf.
+        from .formats import ValueFormats
 
-        return Look(self.time_style, exact=not self.for_person, in_seconds=self.is_csv)
+        return ValueFormats(self.time_style, exact=not self.for_person, in_seconds=self.is_csv)
 
     @property
     def console(self) -> Console:

@@ -89,9 +89,9 @@ class Story:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Any) -> None:
         self._steps = iter(steps)
         self._wait_once = runs.wait_once
-        monkeypatch.setattr(runs, "wait_once", self.look)
+        monkeypatch.setattr(runs, "wait_once", self.formats)
 
-    def look(self, session: Any, run_id: str, ms: float) -> Any:
+    def formats(self, session: Any, run_id: str, ms: float) -> Any:
         assert ms == runs.LOOK_MS
         step = next(self._steps, None)
         if step is not None:

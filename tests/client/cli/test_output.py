@@ -168,9 +168,9 @@ def test_json_is_whole_without_a_stderr(cli: Cli, close: str) -> None:
 
 
 def test_no_socket_takes_the_place_of_a_closed_stderr(cli: Cli) -> None:
-    look = "import atexit, os; atexit.register(lambda: print(os.readlink('/proc/self/fd/2'))); "
+    formats = "import atexit, os; atexit.register(lambda: print(os.readlink('/proc/self/fd/2'))); "
     words, environment = python(cli, "job", "list", "-o", "name")
-    words[2] = look + words[2]
+    words[2] = formats + words[2]
 
     said = subprocess.run(
         ["bash", "-c", '"$@" 2>&-', "bash", *words], env=environment, capture_output=True,

@@ -246,16 +246,16 @@ def test_completion_is_silent_when_nobody_answers(
 
 
 def test_completion_has_300_ms_to_find_a_node(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    patience: list[float] = []
+    timeouts: list[float] = []
 
-    def nobody(endpoints: object, patience_s: float) -> dict[str, str]:
-        patience.append(patience_s)
+    def nobody(endpoints: object, timeout_s: float) -> dict[str, str]:
+        timeouts.append(timeout_s)
         return {"a:1": "gone"}
 
     monkeypatch.setattr(connectivity, "unreachable", nobody)
 
     assert completed(cli, monkeypatch, "job", "get", "re") == []
-    assert patience == [0.3]
+    assert timeouts == [0.3]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

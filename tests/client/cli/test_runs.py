@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftsched.client.cli.render.formats import Look, warned
+from raftsched.client.cli.render.formats import ValueFormats, warned
 from raftsched.proto.v1 import access_pb2, options_pb2
 from raftsched.statemachine.model.request import CreateToken, NoteUses
 
@@ -28,8 +28,8 @@ def test_a_run_that_warns_is_marked_for_people_and_found_by_a_filter(cli: Cli) -
     assert wide["NOTE"] == "the last run warns: 3 rows had no address"
     assert plain[titles.index("WARNED")] == "0"
     for exact, text in ((False, "succeeded ▲"), (True, "succeeded")):
-        assert str(warned("succeeded", "look", Look("utc", exact))) == text
-    assert str(warned("succeeded", "", Look("utc", exact=False))) == "succeeded"
+        assert str(warned("succeeded", "look", ValueFormats("utc", exact))) == text
+    assert str(warned("succeeded", "", ValueFormats("utc", exact=False))) == "succeeded"
 
 
 def test_runs_are_listed_in_an_order_or_told_which_there_is(cli: Cli) -> None:

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.client.cli.commands import top
-from raftsched.client.cli.commands.top_snapshot import Moment, percentile, rates
+from raftsched.client.cli.commands.top_snapshot import ClusterSnapshot, percentile, rates
 from raftsched.proto.v1 import alert_pb2, cluster_pb2, worker_pb2
 
 from ..stage import Stage, refusing
@@ -172,17 +172,19 @@ def test_a_signal_ends_it_also_where_the_interpreter_swallows_what_it_raises(
 ) -> None:
     looks = 0
 
-    class Looker:
-        def look(self) -> Moment:
+    class SnapshotReader:
+        def read(self) -> ClusterSnapshot:
             nonlocal looks
             looks += 1
             with contextlib.suppress(KeyboardInterrupt):
                 signal.raise_signal(number)
-            return cast("Moment", None)
+            return cast("ClusterSnapshot", None)
 
     before = signal.getsignal(number)
     with top._signals() as ended:
-        seen = list(islice(top._moments(cast("Any", Looker()), 0.0, lambda _: "", ended), 5))
+        seen = list(
+            islice(top._snapshots(cast("Any", SnapshotReader()), 0.0, lambda _: "", ended), 5)
+        )
 
     assert (looks, len(seen)) == (1, 1)
     assert signal.getsignal(number) is before
