@@ -58,7 +58,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     ("start: .* is no instant", lambda: job(start=date(2026, 1, 1))),
     ("retry: factor is '2'; write a number", lambda: job(retry=Retry(factor="2"))),  # type: ignore[arg-type]
     ("timeouts: '5m' is no length of time", lambda: job(timeouts=Timeouts(attempt="5m"))),  # type: ignore[arg-type]
-    ("after: it holds 5; write a list of texts", lambda: job(after=5)),
+    ("after: 5 is not understood; write the name of a job", lambda: job(after=5)),
     ("labels is .* write a mapping", lambda: Worker(labels=["a"])),  # type: ignore[arg-type]
     ("slots is '4'; write a whole number", lambda: Worker(slots="4")),  # type: ignore[arg-type]
 ]  # fmt: skip
