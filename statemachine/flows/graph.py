@@ -304,7 +304,8 @@ def _check_circle(view: View, namespace: int, name: str, added: list[str]) -> No
     """
     path = [name, name] if name in added else _path_down(view, namespace, name, added)
     if path is None:
-        path = _path_up(view, namespace, name, added)
+        most = limits.CIRCLE_JOBS, limits.CIRCLE_LINKS
+        path = _path_up(view, namespace, name, added, *most)
     if path is None:
         raise rejection.Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -345,9 +346,8 @@ def comes_before(view: View, namespace: int, name: str, spec: job_pb2.JobSpec, m
 
 
 def _path_up(
-    view: View, namespace: int, name: str, added: list[str],
-    most_jobs: int = limits.CIRCLE_JOBS, most_links: int = limits.CIRCLE_LINKS,
-) -> list[str] | None:  # fmt: skip
+    view: View, namespace: int, name: str, added: list[str], most_jobs: int, most_links: int
+) -> list[str] | None:
     """The same, found among those that come before the added ones."""
     # By job, the one that it was met behind: the way back to the wanted one.
     behind = dict.fromkeys(added, name)

@@ -61,7 +61,8 @@ def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
 @pytest.mark.slow
 def test_the_example_works_when_it_is_pasted(tmp_path: Path) -> None:
     text = testing.__doc__ or ""
-    _, _, rest = text.partition("in a moment:\n")
+    _, found, rest = text.partition("within milliseconds:\n")
+    assert found
     example = textwrap.dedent(rest.partition("\n`raftsched")[0])
     (tmp_path / "test_example.py").write_text(example)
 
