@@ -58,7 +58,7 @@ def named(file: Any, path: list[int]) -> str:  # noqa: ANN401  # Descriptors of 
     return ".".join(names)
 
 
-def as_text(told: str) -> str:
+def as_text(text: str) -> str:
     """A comment as paragraphs; lists keep their lines."""
-    lines = [line.removeprefix(" ").rstrip() for line in told.strip("\n").split("\n")]
+    lines = [line.removeprefix(" ").rstrip() for line in text.strip("\n").split("\n")]
     return re.sub(r"(?<!\n)\n(?![\n*\- ])", " ", "\n".join(lines)).strip()

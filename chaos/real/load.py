@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -127,7 +128,7 @@ class Load:
             while not self.stopping:
                 job = dice.choice(jobs.RESTS)
                 pause = job_pb2.PauseJobRequest(job=job, reason="chaos")
-                await self.note_call("r", "pause", job, "", lambda p=pause: client.call(p))  # type: ignore[misc]
+                await self.note_call("r", "pause", job, "", partial(client.call, pause))
                 await asyncio.sleep(1 + 2 * dice.random())
                 await self.resume(client, job)
                 await asyncio.sleep(dice.random())

@@ -19,6 +19,7 @@ from .manual import ENDS_S, Fence, Shell, differs, fences, options_of, typed
 MANUAL = Path(__file__).parents[2] / "docs" / "manual"
 PAGES = sorted(MANUAL.glob("*.md"))
 READY_S = 60.0
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 # The addresses that the pages name, as `raftsched dev` prints them where its ports are free.
 NODES, GATEWAY = (7400, 7401, 7402), 7430
 
@@ -127,6 +128,28 @@ def test_what_runs_elsewhere_can_be_typed(page: Path) -> None:
                 command = found
             known = {option for one in command.get_params(context) for option in one.opts}
             assert set(options) <= known, f"{page.name}:{each.at}: {set(options) - known}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_options_that_are_there(page: Path) -> None:
+    """Also those between the lines, which nobody types."""
+    from click import Command, Context, Group
+
+    from raftsched.client.cli import main
+
+    def known(command: Command) -> Iterator[str]:
+        yield from (option for one in command.params for option in one.opts)
+        if isinstance(command, Group):
+            context = Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                yield from known(inner)
+
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    named = {option for code in re.findall(r"`([^`]+)`", prose) for option in OPTION.findall(code)}
+
+    assert named - {"--help"} - set(known(main)) == set()
 
 
 def test_a_line_of_a_page_allows_other_numbers_and_gaps_only() -> None:
