@@ -50,7 +50,10 @@ def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
             _move_run(view, *keys.run_of(key), request.from_ms - request.to_ms)
         elif is_job and keys.instant(keys.timer_at(key)) <= request.from_ms + PACE_MS:
             _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
-        elif keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms:
+        elif (
+            key[9:10] != keys.WAKE_PURGE
+            and keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms
+        ):
             # Work in steps goes on at once.
             dispatch.fire_timer(view, FireTimer(key), actor)
     return TimeSet(found[RUNS - 1] if len(found) > RUNS else b"")

@@ -443,7 +443,7 @@ class RunRecord(Record):
     limit_key: str = ""
     # Runs upstream in the wave.
     upstream: tuple[UpstreamRecord, ...] = ()
-    # When it leaves the history.
+    # When it leaves the history: where its timer stands. Before, that was not among what can wait.
     purge_at_ms: int = 0
     # The attempt is at risk since this instant, by the heartbeat timeout. 0: not watched.
     heard_at_ms: int = 0

@@ -317,7 +317,7 @@ def reschedule(view: View, job: Job, left_out_ms: int = 0) -> None:
         view.change_state(job).delete_at_ms = 0
     at_ms = next_wake(view, state, max(state.next_due_at_ms, left_out_ms))
     if at_ms != state.timer_at_ms:
-        if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
+        if 0 < keys.instant(at_ms) < view.now_ms or at_ms == keys.LATER | view.now_ms:
             at_ms = _behind_due(view, state, at_ms)
         timers.set_job(view, job, at_ms)
     if state.backlog and state.state == ACTIVE:
@@ -372,13 +372,21 @@ def next_wake(view: View, state: StateRecord, due_ms: int) -> int:
     if not state.edits:
         if not state.delete_at_ms and not purge_at_ms:
             return due_ms
-        return timers.earliest(due_ms, state.delete_at_ms, purge_at_ms)
+        return _or_deletion(state, timers.earliest(due_ms, purge_at_ms))
     edited = [
         edit.moved_to_ms if edit.kind == MOVE else edit.scheduled_at_ms
         for edit in state.edits
         if edit.kind != SKIP
     ]
-    return timers.earliest(due_ms, state.delete_at_ms, purge_at_ms, min(edited, default=0))
+    return _or_deletion(state, timers.earliest(due_ms, purge_at_ms, min(edited, default=0)))
+
+
+def _or_deletion(state: StateRecord, at_ms: int) -> int:
+    """The earlier of an instant and the deletion of a job, which stands among what can wait: no
+    firing stands behind ten thousand of them."""
+    delete_at_ms = state.delete_at_ms
+    is_first = delete_at_ms and (not at_ms or delete_at_ms < at_ms)
+    return keys.LATER | delete_at_ms if is_first else at_ms
 
 
 def edit_due(edit: EditRecord) -> int:

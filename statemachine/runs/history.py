@@ -11,12 +11,13 @@ from ..tenants import namespaces
 
 
 def archive(view: View, run: Run) -> None:
-    """Put a run that has ended into the history, until it is purged."""
+    """Put a run that has ended into the history, until it is purged. Its timer stands among what
+    can wait: no firing stands behind ten thousand of them."""
     record, jid, occurrence = run.record, run.jid, run.occurrence
     if record.phase == FAILED:
         view.put_raw(keys.dead(run.job.namespace, record.ended_at_ms, jid, occurrence))
         namespaces.usage_of(view, jid).dead += 1
-    view.put_timer(keys.purge_timer(record.purge_at_ms, jid, occurrence))
+    view.put_later(keys.purge_timer(record.purge_at_ms, jid, occurrence))
     view.put_encoded(keys.ended(jid, occurrence), encode(record))
 
 
@@ -35,8 +36,8 @@ def purge(view: View, jid: int, occurrence: int) -> bool:
     run = run_with(view.job(jid), occurrence, record)
     at_ms = purge_at(view, run)
     if at_ms > view.now_ms:
-        record.purge_at_ms = at_ms
-        view.put_timer(keys.purge_timer(at_ms, jid, occurrence))
+        record.purge_at_ms = keys.LATER | at_ms
+        view.put_later(keys.purge_timer(record.purge_at_ms, jid, occurrence))
         view.put(key, record)
         return False
     drop(view, run)

@@ -267,7 +267,7 @@ def end(view: View, run: Run, record: RunRecord, to: int) -> StateRecord:
         state.skipped += 1
     else:
         assert to == CANCELLED, to
-    record.purge_at_ms = history.purge_at(view, run)
+    record.purge_at_ms = keys.LATER | history.purge_at(view, run)
     history.archive(view, run)
     return state
 

@@ -230,8 +230,10 @@ def _timer_of(view: View, job: JobRecord, state: StateRecord) -> int:
     latest_ms = view.now_ms + (LEFT_OUT_MS if job.template.calendars else 0)
     if 0 < at_ms <= state.timer_at_ms <= latest_ms:
         return state.timer_at_ms
-    # A job that is to be deleted stands among what can wait; and in a state that was
-    # written before, the timer of a job fires for its backlog, too.
+    # A job that is to be deleted stands among what can wait. In a state that was written before,
+    # it did so from its time on, and the timer of a job fires for its backlog, too.
+    if state.timer_at_ms == keys.instant(at_ms):
+        return state.timer_at_ms
     going = 0 < state.delete_at_ms <= view.now_ms and state.timer_at_ms & keys.LATER
     before_ms = earliest(at_ms, *(part.release_at_ms for part in state.backlog[:1]))
     return state.timer_at_ms if going or state.timer_at_ms == before_ms else at_ms

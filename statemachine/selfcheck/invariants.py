@@ -210,7 +210,7 @@ def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
         for what in _holds(run):
             yield Breach(key, what)
         yield from _carries(store, key, jid, occurrence, run)
-        if run.purge_at_ms < run.ended_at_ms:
+        if keys.instant(run.purge_at_ms) < run.ended_at_ms:
             yield Breach(key, "it leaves the history before it ended")
         if not occurrence & 0xFFFF:
             yield from _recorded(store, key, jid, occurrence, run, meta)

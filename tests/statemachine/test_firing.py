@@ -6,6 +6,7 @@ import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.model.request import FireTimers
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask
@@ -353,6 +354,24 @@ def test_a_finished_job_is_deleted_when_it_wished_so(machine: Machine) -> None:
     machine.advance(1)
     machine.fire()
     assert machine.refused(job_pb2.PauseJobRequest(job="a")).word == "JOB_NOT_FOUND"
+
+
+def test_a_firing_waits_for_no_job_or_run_that_is_to_be_deleted(machine: Machine) -> None:
+    for number in range(40):
+        gone, hour = f"gone{number}", duration(HOUR_MS)
+        machine.create(gone, once=START_MS + 1_000, delete_after=hour, keep_history=hour)
+    machine.advance(1_000)
+    machine.fire()
+    for lease in machine.grant():
+        machine.succeed(lease)
+    machine.create("punctual", once=machine.now_ms + HOUR_MS)
+    machine.advance(HOUR_MS)
+
+    machine.do_all(FireTimers(10))
+
+    assert len(machine.live("punctual")) == 1
+    machine.fire()
+    assert len(list(machine.store.scan(b"J", b"K"))) == 1
 
 
 def test_new_schedules_close_the_books_of_the_old_ones(machine: Machine) -> None:
