@@ -8,6 +8,9 @@ TIMEOUT_MIN_S = 0.8
 # A server that owes an answer for so long, as followers wait for a leader before one of them
 # stands, may lead no more: another node is asked, soon again, and later ever more seldom.
 DOUBT_S, ASK_AGAIN_S, ASK_AGAIN_SHARE = 0.3, 0.1, 0.25
+# A server that had something to say all the time, and owes no answer now, is asked once with a beat
+# when it was silent for so many of its usual pauses, and for so long: it may hang.
+SILENT_PAUSES, SILENT_MIN_S = 4, 0.1
 # What one slow answer counts for, one answer later.
 FORGETTING = 0.7
 
@@ -22,12 +25,17 @@ class AnswerTimes:
         # Since when the server owes an answer, to which beat, and whether that brought a report.
         self._asked_at: float | None = None
         self._asked_beat = 0
-        self._asked_of_report = False
+        self._asked_of_report = self._asked_early = False
+        # When it last had a word on work, what pauses it usually makes, and whether a frame has
+        # left since that it answers.
+        self._worked_at, self._pause_s, self._asked_since = now, heartbeat_s, True
         # When another node was asked last who leads.
         self._inquired_at = now
         # How slow the slowest answer of late was, to a frame with nothing to answer but its beat,
         # and to one with a report.
         self._slowest_s = {False: heartbeat_s, True: heartbeat_s}
+        # The same of beats that asked early. Until one was slow, they are taken to be quick.
+        self._slowest_early_s = 0.0
 
     def opened(self, now: float) -> None:
         """A new stream begins."""
@@ -37,15 +45,33 @@ class AnswerTimes:
     def sent(self, beat: int, now: float, *, has_report: bool) -> None:
         """A frame leaves, which is to be answered."""
         if self._asked_at is None or (has_report and not self._asked_of_report):
+            self._asked_early = not has_report and now >= self.ask_early_at
             self._asked_at, self._asked_beat = now, beat
             self._asked_of_report = has_report
+        self._asked_since = True
 
-    def received(self, beat: int, now: float) -> None:
-        """A frame came, which answers all up to this beat."""
+    def _worked(self, now: float) -> None:
+        pause_s = min(now - self._worked_at, self.heartbeat_s)
+        self._pause_s += (pause_s - self._pause_s) * (1 - FORGETTING)
+        self._worked_at, self._asked_since = now, False
+
+    @property
+    def ask_early_at(self) -> float:
+        """When to send a beat before its time; never, if it would say nothing new."""
+        if self._asked_at is not None or self._asked_since:
+            return float("inf")
+        return self._worked_at + max(SILENT_MIN_S, SILENT_PAUSES * self._pause_s)
+
+    def received(self, beat: int, now: float, *, works: bool = False) -> None:
+        """A frame came, which answers all up to this beat, and may have a word on work."""
         self.received_at = now
+        if works:
+            self._worked(now)
         if self._asked_at is not None and beat >= self._asked_beat:
             kind, took = self._asked_of_report, now - self._asked_at
             self._slowest_s[kind] = max(took, self._slowest_s[kind] * FORGETTING)
+            if self._asked_early:
+                self._slowest_early_s = max(took, self._slowest_early_s * FORGETTING)
             self._asked_at = None
 
     @property
@@ -84,5 +110,7 @@ class AnswerTimes:
         since = max(self._asked_at, self.received_at)
         # A server with very many workers answers a beat alone much later than a report.
         usual = 0.0 if self._asked_of_report else self._slowest_s[False]
+        if self._asked_early:
+            usual = self._slowest_early_s
         pause = max(ASK_AGAIN_S, ASK_AGAIN_SHARE * (self._inquired_at - since))
         return max(since + max(DOUBT_S, usual), self._inquired_at + pause)

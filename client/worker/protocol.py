@@ -120,7 +120,7 @@ class Session:
     def received(self, frame: WorkResponse, now: float) -> Orders:
         """The server said this."""
         orders = Orders()
-        self._answers.received(frame.beat, now)
+        self._answers.received(frame.beat, now, works=bool(frame.leases or frame.acks))
         if frame.HasField("welcome"):
             self._welcome(frame.welcome)
         if frame.beat:
@@ -340,7 +340,8 @@ class Session:
 
     @property
     def _beat_at(self) -> float:
-        return self._sent_at + self.heartbeat_s / BEATS_PER_HEARTBEAT
+        regular = self._sent_at + self.heartbeat_s / BEATS_PER_HEARTBEAT
+        return min(regular, self._answers.ask_early_at)
 
     def _stream_at(self) -> float:
         if not self.welcomed:

@@ -655,6 +655,53 @@ def test_others_are_asked_who_leads_while_an_answer_is_owed_and_the_stream_stays
     assert not any(talk.session.inquires(talk.now + later) for later in (0.1, 0.5, 5.0))
 
 
+def work(talk: Talk, pause: float, times: int) -> None:
+    """Let the server give a lease and acknowledge its report, again and again."""
+    for token in range(1, times + 1):
+        talk.now += pause
+        talk.lease(token)
+        talk.succeed(token)
+        [report, *_] = talk.say()
+        ack = ResultAck(token=token, subject=ResultAck.SUBJECT_RESULT)
+        talk.hear(acks=[ack], beat=report.beat)
+
+
+def test_a_server_that_falls_silent_amid_work_is_asked_once_and_soon(talk: Talk) -> None:
+    """It owes no answer then, and would hang unnoticed until the next beat."""
+    talk.connect()
+    work(talk, pause=0.01, times=100)
+
+    assert talk.session.next_at() == pytest.approx(talk.now + 0.1, abs=0.02)
+    talk.pass_time(0.12)
+    [beat] = talk.say()
+    asked = [step for step in range(60) if talk.session.inquires(talk.now + step / 100)]
+    assert asked == pytest.approx([30, 40, 52], abs=3)
+
+    talk.hear(beat=beat.beat)
+    assert talk.session.next_at() == pytest.approx(talk.now + HEARTBEAT_S / 3, abs=0.01)
+    assert not any(talk.session.inquires(talk.now + later) for later in (0.3, 1.0, 3.0))
+
+
+def test_a_server_that_answers_such_a_question_late_is_not_doubted(talk: Talk) -> None:
+    talk.connect()
+    for late in (1.2, 1.1):
+        work(talk, pause=0.01, times=100)
+        talk.pass_time(0.12)
+        [beat] = talk.say()
+        talk.now += late
+        doubted = talk.session.inquires(talk.now)
+        talk.hear(beat=beat.beat)
+        talk.now += 1.0
+    assert not doubted
+
+
+def test_a_server_that_seldom_has_work_is_not_asked_early(talk: Talk) -> None:
+    talk.connect()
+    work(talk, pause=5.0, times=10)
+
+    assert talk.session.next_at() == pytest.approx(talk.now + HEARTBEAT_S / 3, abs=0.01)
+
+
 def test_nobody_asks_who_leads_while_a_beat_is_answered_as_late_as_it_always_was(
     talk: Talk,
 ) -> None:
