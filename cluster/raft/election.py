@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 # all of that time, on average, so a stall deposes no more leaders; but it is never as late.
 FIRST_SHARE, RANK_SHARE, DRAWN_SHARE, LAST_RANK = 0.25, 0.3, 0.15, 2
 
+# A leader whose words came with gaps of late is given so many of the longest one, which counts for
+# half as much after some seconds, but no more than `silence_max` before the first in rank waits: a
+# machine that is short of processors stalls, and whoever takes over has no more of them.
+GAPS, GAP_HALF_LIFE_S = 2.5, 5.0
+
 
 class Election:
     """See the head of this file."""
@@ -49,6 +54,8 @@ class Election:
         # The last term whose election the leader before it has asked for.
         self.handed_term = 0
         self.heard_at = float("-inf")
+        # The longest gap of late between two words of the leader of this term.
+        self.gap, self.gap_term = 0.0, 0
         self.deadline = 0.0  # When to stand unless a leader is heard.
         self.met: set[str] = set()  # Voters that sent what they know of this disk since this start.
         self.meet_until = 0.0
@@ -100,11 +107,12 @@ class Election:
         return (
             self.node.leader is not None
             and self.node.leader in self.members.connected
-            and now - self.heard_at < self.settings.silence_min
+            and now - self.heard_at < self.stall()
         )
 
     def heard_leader(self, now: float) -> None:
         self.node.attempts = 0
+        self.count_gap(now)
         self.heard_at = now
         self.deadline = now + self.silence()
 
@@ -112,6 +120,19 @@ class Election:
         """There is a new connection to the leader."""
         self.node.attempts = 0
         self.deadline = now + self.silence()
+
+    def count_gap(self, now: float) -> None:
+        """Longer ones than a living leader makes were no stalls."""
+        gap, is_new = now - self.heard_at, self.gap_term != self.node.term
+        self.gap_term = self.node.term
+        self.gap = 0.0 if is_new else self.gap * 0.5 ** (gap / GAP_HALF_LIFE_S)
+        if not is_new and gap <= self.settings.silence_max:
+            self.gap = max(gap, self.gap)
+
+    def stall(self) -> float:
+        """How long the leader may be silent and still be taken to live."""
+        low, high = self.settings.silence_min, self.settings.silence_max
+        return min(max(low, GAPS * self.gap), high)
 
     def rank(self) -> int:
         """How many stand before this node when the leader is lost: an order all of them know."""
@@ -122,7 +143,7 @@ class Election:
         """How long the leader may be silent this time."""
         low, high = self.settings.silence_min, self.settings.silence_max
         share = FIRST_SHARE + RANK_SHARE * min(self.rank(), LAST_RANK)
-        return low + (high - low) * (share + DRAWN_SHARE * self.node.dice.random())
+        return self.stall() + (high - low) * (share + DRAWN_SHARE * self.node.dice.random())
 
     def leader_unlinked(self, leader: str, now: float) -> None:
         """The leader's process is gone, or the link is. The others see the same at the same time,

@@ -83,7 +83,7 @@ def test_a_silent_leader_is_followed_by_the_first_in_rank_before_the_latest_time
     first, second = (node.core for node in sorted(three.others(leader), key=lambda n: n.name))
     low, beat = first.settings.silence_min, first.settings.heartbeat
 
-    for now in range(1, 200):
+    for now in range(2, 200):
         for core in (first, second):
             core.election.heard_leader(float(now))
         assert now + low + beat < first.election.deadline < second.election.deadline - beat / 2
@@ -93,6 +93,32 @@ def test_a_silent_leader_is_followed_by_the_first_in_rank_before_the_latest_time
     three.run(low + 3 * beat)
 
     assert first.in_office
+
+
+def test_a_leader_that_stalls_now_and_then_is_given_more_time_for_a_while(three: Group) -> None:
+    """Beside a flood of headers all nodes stalled for 0.1 to 0.35 s, and one leader in three
+    fell."""
+    leader = three.lead()
+    first = min(three.others(leader), key=lambda n: n.name).core
+    low, high = first.settings.silence_min, first.settings.silence_max
+    election, now = first.election, three.now
+
+    def given(gap: float) -> float:
+        nonlocal now
+        now += gap
+        election.heard_leader(now)
+        return election.deadline - now
+
+    usual = given(0.05)
+    assert given(0.1) == pytest.approx(usual, abs=0.05)
+    assert 0.5 < given(0.2) < 0.65
+    assert election.leader_lives(now + 0.45), "nor do the others elect one before that"
+    assert given(0.05) > 0.5
+    for _ in range(600):
+        given(0.05)
+    assert given(0.05) == pytest.approx(usual, abs=0.05)
+    assert given(0.35) < high + (high - low), "there is a bound"
+    assert given(30.0) == pytest.approx(usual, abs=0.05), "that was no stall"
 
 
 def cross(group: Group, *nodes: GroupNode) -> None:
