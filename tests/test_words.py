@@ -80,6 +80,28 @@ GONE_FROM_CLIENT = {
     "told": "notified, reported, given",
     "wish": "request",
 }
+# What nobody says in the harness, the benchmarks and their commands.
+GONE_FROM_HARNESS = {
+    "Arena": "ChaosCluster",
+    "CALM": "QUIET",
+    "CROWD": "CONNECTIONS, BATCHING_THRESHOLD",
+    "Sight": "HostileObservations",
+    "arena": "cluster",
+    "calm": "quiet",
+    "crew": "workers",
+    "crews": "workers",
+    "crowd": "contention, connections, many",
+    "crowded": "with_others",
+    "crowds": "contentions",
+    "greeted": "welcomed",
+    "judge": "check",
+    "judged": "checked",
+    "judgement": "what the checks find",
+    "judges": "checks",
+    "judging": "checking",
+    "settled": "ended, wait_until, loaded",
+    "sight": "seen",
+}
 # By folder: what nobody says there any more. A word in small letters is looked for in names, which
 # are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
 GONE: dict[str, dict[str, str]] = {
@@ -175,6 +197,7 @@ GONE: dict[str, dict[str, str]] = {
         "wish": "request, paging",
     },
     "client": GONE_FROM_CLIENT,
+    "client/cli": {"said": "a noun of what it is; shown, given"},
     "chaos": {
         "Place": "RunKey",
         "Seen": "Observations, AppliedListener",
@@ -192,6 +215,7 @@ GONE: dict[str, dict[str, str]] = {
         "unheard": "unacknowledged",
         "wiring": "link backend",
     },
+    **dict.fromkeys(("chaos/real", "chaos/bench", "chaos/commands"), GONE_FROM_HARNESS),
     **dict.fromkeys(("cluster/node", "cluster/api", "cluster/ops"), GONE_FROM_SERVER),
 }
 

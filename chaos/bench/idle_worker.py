@@ -68,7 +68,7 @@ class IdleWorker:
         self.pool, self.number, self.credits = pool, number, credits
         self.held: dict[int, str] = {}
         self.heartbeat_s = WELCOME_S
-        self.greeted = asyncio.Event()
+        self.welcomed = asyncio.Event()
         self.pauses = Pauses(random.Random())
 
     async def keep(self, endpoint: str) -> None:
@@ -86,7 +86,7 @@ class IdleWorker:
         """One stream: who leads now, if that was named, and why it ended."""
         self.pool.opened += 1
         self.heartbeat_s = WELCOME_S
-        self.greeted.clear()
+        self.welcomed.clear()
         stub: Any = WorkerServiceStub(self.pool.channel(endpoint, self.number))
         call = stub.Work()
         writing = asyncio.create_task(self._speak(call))
@@ -113,7 +113,7 @@ class IdleWorker:
         for token, run in self.held.items():
             hello.held.add(run=run, token=token)
         await call.write(worker_pb2.WorkRequest(hello=hello, credits=self.credits - len(self.held)))
-        await self.greeted.wait()
+        await self.welcomed.wait()
         while True:
             await asyncio.sleep(BEAT_SHARE * self.heartbeat_s)
             await call.write(worker_pb2.WorkRequest())
@@ -122,7 +122,7 @@ class IdleWorker:
         pool = self.pool
         if frame.HasField("welcome"):
             self.heartbeat_s = frame.welcome.heartbeat.ToMilliseconds() / 1000
-            self.greeted.set()
+            self.welcomed.set()
             pool.welcomed[self.number] = time.monotonic(), endpoint
         for lease in frame.leases:
             pool.twice += lease.run in pool.begun

@@ -45,7 +45,7 @@ TURNS = 5
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # fmt: skip
-SETTLED = """() => document.querySelector("main h1")
+LOADED = """() => document.querySelector("main h1")
   && !document.querySelector("main [aria-label=Loading], main tr.waits")"""
 # What a person may look at; JOB and RUN are one that is there.
 PAGES = {
@@ -173,7 +173,7 @@ async def first_view(browser: Browser, port: int) -> float:
 async def stands(page: Page, port: int, path: str) -> float:
     began = time.monotonic()
     await page.goto(f"http://{LOOPBACK}:{port}{path}", wait_until="commit")
-    await page.wait_for_function(SETTLED, timeout=OPEN_MS, polling=5)
+    await page.wait_for_function(LOADED, timeout=OPEN_MS, polling=5)
     return 1_000 * (time.monotonic() - began)
 
 

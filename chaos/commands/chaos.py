@@ -22,7 +22,7 @@ from .data_folder import data_folder
 
 HOSTILE = "hostile"
 # The options that set a limit of that scenario; where they are not given it has its own.
-WRITTEN = {"max_ms": "late_ms", "p99_ms": "calm_ms"}
+WRITTEN = {"max_ms": "late_ms", "p99_ms": "quiet_ms"}
 
 
 @click.group(cls=ExampleGroup, examples=("raftsched chaos run kill-leader --seconds 60",))
@@ -31,7 +31,7 @@ def chaos() -> None:
 
     Starts real nodes behind links that it can cut, and mistreats them by a plan that a seed
     decides, while clients write, jobs fire and workers misbehave. Everything that was seen is
-    written down and judged when it is over: nothing lost, nothing doubled, no old token taken.
+    written down and checked when it is over: nothing lost, nothing doubled, no old token taken.
     """
 
 
@@ -52,7 +52,7 @@ def chaos() -> None:
 @click.option("--late-ms", type=click.FloatRange(1), default=1_000, show_default=True,
               help="So late may a first attempt begin at most, where no fault and no busy machine "
               "explains it.")  # fmt: skip
-@click.option("--calm-ms", type=click.FloatRange(1), default=50, show_default=True,
+@click.option("--quiet-ms", type=click.FloatRange(1), default=50, show_default=True,
               help="So late may 99 of 100 begin where neither was near.")  # fmt: skip
 @click.option("--recover", "recover_s", type=click.FloatRange(0.1), default=10, show_default=True,
               help="Seconds after a fault in which it may be later.")  # fmt: skip
@@ -84,7 +84,7 @@ def run(
     history: Path | None,
     output: str,
     late_ms: float,
-    calm_ms: float,
+    quiet_ms: float,
     recover_s: float,
     herd: int,
     links: str,
@@ -94,7 +94,7 @@ def run(
     kills: bool,
     break_rule: str | None,
 ) -> None:
-    """Mistreat a cluster for a while and judge what was seen.
+    """Mistreat a cluster for a while and check what was seen.
 
     The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
     callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
@@ -104,7 +104,7 @@ def run(
 
     check_history(history, scenario)
     if scenario == HOSTILE:
-        limits = given_limits(max_ms=late_ms, p99_ms=calm_ms)
+        limits = given_limits(max_ms=late_ms, p99_ms=quiet_ms)
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
         return
 
@@ -123,8 +123,8 @@ def run(
             sys.exit(1)
     asked = RunOptions(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
-        broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
-        recover_s=recover_s, herd=herd, cables=links == "namespaces", older=older,
+        broken_rule=break_rule or "", late_ms=late_ms, quiet_ms=quiet_ms,
+        recover_s=recover_s, herd=herd, netns=links == "namespaces", older=older,
     )  # fmt: skip
     with data_folder(folder) as place:
         try:
@@ -186,7 +186,7 @@ def play_hostile(
 
     from ...cluster.local.process import ProcessFailed
     from ..real.hostile import run as hostile
-    from ..real.hostile.judge import HostileLimits
+    from ..real.hostile.checks import HostileLimits
     from ..real.hostile.table import ATTACKS
 
     if list_them:

@@ -1,7 +1,7 @@
 """A cluster of the simulator whose nodes stand on real files: the disk of production, the replica
 of production and RocksDB, in folders that lose what was not synced when the power goes.
 
-Links, clocks and callers are simulated, and the checker of the simulator judges. The machine keeps
+Links, clocks and callers are simulated, and the checker is the simulator's. The machine keeps
 the answers to requests in the node's own store, through its own checkpoints and restores.
 """
 

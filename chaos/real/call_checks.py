@@ -36,7 +36,7 @@ def records_are_linearizable(seen: Observations) -> list[Violation]:
         try:
             sound = linearizable(calls)
         except Undecided as error:
-            found.append(Violation("S1", f"cannot be judged: {error}"))
+            found.append(Violation("S1", f"cannot be checked: {error}"))
             continue
         if not sound:
             listed = "; ".join(

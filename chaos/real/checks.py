@@ -1,4 +1,4 @@
-"""Was every promise kept? Judged from what was seen outside, never from the cluster's word alone.
+"""Was every promise kept? Checked from what was seen outside, never from the cluster's word alone.
 
 Each check takes the whole history and returns what it found wrong, in words; the invariants are
 those of the design (S1 to S8, H1). What the cluster says of itself (ledger, runs, records) is held
@@ -43,15 +43,15 @@ from .history import (
     RecurringJob,
 )
 from .jobs import REST_GRACE_MS
-from .lateness import calm, overdue
+from .lateness import overdue, quiet_firsts
 from .violation import Check, Violation
 
 CLOCK_MS = 50  # Clocks of two processes are read so far apart at most.
 # Clocks of nodes may differ by so much; a leader that is further off starts nothing.
 SKEW_MS = 1_000
 CLOCK_S = 2.0  # So long after a fault its clock may still be in a firing that is under way.
-# Of so many firings at least, one in so many may be late in calm.
-CALM_LEAST, CALM_LATE, MOMENTS_LEAST = 300, 0.01, 3
+# Of so many firings at least, one in so many may be late in quiet times.
+QUIET_LEAST, QUIET_LATE, MOMENTS_LEAST = 300, 0.01, 3
 RAN = frozenset({"RAN", "LATE"})
 
 
@@ -314,20 +314,20 @@ def firings_are_prompt(seen: Observations) -> list[Violation]:
     ]
 
 
-def calm_firings_are_soon(seen: Observations) -> list[Violation]:
-    """S8: of those with no fault and no busy machine near, 99 of 100 begin within the calm bound.
+def quiet_firings_are_soon(seen: Observations) -> list[Violation]:
+    """S8: of those with no fault and no busy machine near, 99 of 100 begin within the quiet bound.
 
-    Few are not judged, nor is one odd moment at which many are due.
+    Few are not checked, nor is one odd moment at which many are due.
     """
     found = []
     for bounds in seen.bounds:
-        firsts = calm(seen)
-        late = [first for first in firsts if first.late_ms > bounds.calm_ms]
+        firsts = quiet_firsts(seen)
+        late = [first for first in firsts if first.late_ms > bounds.quiet_ms]
         moments = {first.lease.due_ms for first in late}
-        many = len(firsts) >= CALM_LEAST and len(moments) >= MOMENTS_LEAST
-        if many and len(late) > CALM_LATE * len(firsts):
-            story = f"in calm, {len(late)} of {len(firsts)} firings, due at {len(moments)} instants"
-            found.append(Violation("S8", f"{story}, began over {bounds.calm_ms:.0f} ms late"))
+        many = len(firsts) >= QUIET_LEAST and len(moments) >= MOMENTS_LEAST
+        if many and len(late) > QUIET_LATE * len(firsts):
+            story = f"in quiet times {len(late)} of {len(firsts)}, due at {len(moments)} instants"
+            found.append(Violation("S8", f"{story}, began over {bounds.quiet_ms:.0f} ms late"))
     return found
 
 
@@ -356,7 +356,7 @@ CHECKS: tuple[Check, ...] = (
     limits_are_held,
     pauses_are_kept,
     firings_are_prompt,
-    calm_firings_are_soon,
+    quiet_firings_are_soon,
     calls_end_in_time,
     stops_are_clean,
     copies_are_equal,
@@ -364,7 +364,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def judge(seen: Observations) -> list[Violation]:
+def violations_in(seen: Observations) -> list[Violation]:
     """Everything that is wrong with a history."""
     return [
         replace(violation, check=check.__name__) for check in CHECKS for violation in check(seen)

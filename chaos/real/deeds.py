@@ -19,28 +19,30 @@ from ...client import AsyncClient, RaftschedError
 from ...cluster.local.nodes import NodeProcess
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
-from .arena import READY_S, Arena
 from .builds import Build
+from .chaos_cluster import READY_S, ChaosCluster
 from .faults import LEADER, STROBE, STROBE_MS, STROBE_SET_MS, Planned, split
 from .history import FaultSpan, Stop
 from .links import CLIENTS, Pair
 from .node import HITS, Control, Failpoint
 
 DRIFT_PPM = 2_000.0
-Deed = Callable[[Arena, Planned, list[NodeProcess]], Awaitable[str]]
+Deed = Callable[[ChaosCluster, Planned, list[NodeProcess]], Awaitable[str]]
 
 
-async def kill(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def kill(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     if fault.target == LEADER:
-        arena.journal.add(FaultSpan("leader-kill", targets[0].name, time.monotonic(), 0.0, "sent"))
-    await arena.kill(targets)
+        cluster.journal.add(
+            FaultSpan("leader-kill", targets[0].name, time.monotonic(), 0.0, "sent")
+        )
+    await cluster.kill(targets)
     sign = " ".join(f"{node.name} ended with {node.code}" for node in targets)
     await asyncio.sleep(fault.seconds)
-    await arena.restart(targets)
+    await cluster.restart(targets)
     return sign
 
 
-async def pause(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def pause(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     for node in targets:
         node.pause()
     await asyncio.sleep(fault.seconds)
@@ -50,74 +52,74 @@ async def pause(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str
     return sign
 
 
-async def partition(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    names = arena.nodes.names
-    return await links(arena, fault, "cut", split(fault.how, targets[0].name, names, CLIENTS))
+async def partition(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    names = cluster.nodes.names
+    return await links(cluster, fault, "cut", split(fault.how, targets[0].name, names, CLIENTS))
 
 
-async def delay(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    return await links(arena, fault, "slow", all_of(arena, targets[0].name), delay_s=0.05)
+async def delay(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await links(cluster, fault, "slow", all_of(cluster, targets[0].name), delay_s=0.05)
 
 
-async def throttle(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    pairs = all_of(arena, targets[0].name)
-    return await links(arena, fault, "slow", pairs, delay_s=0.0, rate=200_000)
+async def throttle(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    pairs = all_of(cluster, targets[0].name)
+    return await links(cluster, fault, "slow", pairs, delay_s=0.0, rate=200_000)
 
 
-async def hold(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    return await links(arena, fault, "hold", all_of(arena, targets[0].name))
+async def hold(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await links(cluster, fault, "hold", all_of(cluster, targets[0].name))
 
 
-async def clock(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def clock(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     if fault.how == "drift":
         control = Control(drift_ppm=DRIFT_PPM, drift_from=time.time())
     elif fault.how == STROBE:
         control = Control(clock_ms=STROBE_SET_MS, strobe_ms=STROBE_MS)
     else:
         control = Control(clock_ms=float(fault.how))
-    return await hold_control(arena, fault, targets[0].name, control)
+    return await hold_control(cluster, fault, targets[0].name, control)
 
 
-async def full(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def full(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     full = Failpoint("error", error="ENOSPC")
     control = Control(failpoints={"before-append": full})
-    return await hold_control(arena, fault, targets[0].name, control)
+    return await hold_control(cluster, fault, targets[0].name, control)
 
 
-async def slow(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def slow(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     control = Control(failpoints={"before-sync": Failpoint("sleep", seconds=0.1)})
-    return await hold_control(arena, fault, targets[0].name, control)
+    return await hold_control(cluster, fault, targets[0].name, control)
 
 
-async def eio(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def eio(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """A failed sync is final: the node ends itself, and comes back."""
     control = Control(failpoints={"before-sync": Failpoint("error", error="EIO")})
-    sign = await hold_control(arena, fault, targets[0].name, control)
-    await arena.restart(targets)
+    sign = await hold_control(cluster, fault, targets[0].name, control)
+    await cluster.restart(targets)
     return sign
 
 
-async def failpoint(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def failpoint(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """It is killed at a place in the code."""
-    return await killed_at(arena, fault, targets[0], chance=0.2)
+    return await killed_at(cluster, fault, targets[0], chance=0.2)
 
 
-async def snapshot(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def snapshot(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """It is killed somewhere on the way to a snapshot, or while the journal is cut after it."""
 
     async def take() -> None:
         with contextlib.suppress(RaftschedError):
-            async with arena.client(targets[0].client, fault.seconds) as client:
+            async with cluster.client(targets[0].client, fault.seconds) as client:
                 await client.call(cluster_pb2.TakeSnapshotRequest())
 
-    return await killed_at(arena, fault, targets[0], chance=1.0, meanwhile=take)
+    return await killed_at(cluster, fault, targets[0], chance=1.0, meanwhile=take)
 
 
-async def start(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def start(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """It is killed, and killed again at a place on the way up."""
 
     async def again() -> None:
-        await arena.kill(targets)
+        await cluster.kill(targets)
         targets[0].start()
         # A start takes what the machine gives it.
         limit = time.monotonic() + READY_S
@@ -126,10 +128,10 @@ async def start(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str
                 return
             await asyncio.sleep(0.02)
 
-    return await killed_at(arena, fault, targets[0], chance=1.0, meanwhile=again)
+    return await killed_at(cluster, fault, targets[0], chance=1.0, meanwhile=again)
 
 
-async def files(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def files(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """It may open no more files and connections than it has."""
     node = targets[0]
     _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
@@ -142,76 +144,76 @@ async def files(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str
     sign = "" if await asyncio.to_thread(node.is_ready) else f"no room beyond {first_free}"
     if node.alive:
         resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    await arena.restart(targets)
+    await cluster.restart(targets)
     return sign
 
 
-async def wipe(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def wipe(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """Its disk is lost; it comes back with an empty one."""
-    await arena.lose_disk(targets[0])
+    await cluster.lose_disk(targets[0])
     await asyncio.sleep(fault.seconds)
-    await arena.restart(targets)
-    await arena.until_voter(targets[0])
-    return "came back" if (arena.folder / targets[0].name).exists() else ""
+    await cluster.restart(targets)
+    await cluster.until_voter(targets[0])
+    return "came back" if (cluster.folder / targets[0].name).exists() else ""
 
 
-async def restart(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def restart(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """One after the other, in order, as an upgrade does."""
     for node in targets:
-        await stop(arena, node)
-        await arena.restart([node])
+        await stop(cluster, node)
+        await cluster.restart([node])
         await asyncio.sleep(fault.seconds)
     return f"{len(targets)} stopped as asked"
 
 
-async def upgrade(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    return await change_build(arena, targets[0], arena.present)
+async def upgrade(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_build(cluster, targets[0], cluster.present)
 
 
-async def rollback(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    return await change_build(arena, targets[0], arena.older)
+async def rollback(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_build(cluster, targets[0], cluster.older)
 
 
-async def change_build(arena: Arena, node: NodeProcess, build: Build) -> str:
+async def change_build(cluster: ChaosCluster, node: NodeProcess, build: Build) -> str:
     """Drained, stopped, started as another build; it is over when the node has caught up."""
-    before = await build_of(arena, node)
-    async with arena.client(arena.nodes.endpoints, 5.0) as client:
+    before = await build_of(cluster, node)
+    async with cluster.client(cluster.nodes.endpoints, 5.0) as client:
         await insist(client, cluster_pb2.DrainNodeRequest(node=node.name), "")
-    await stop(arena, node)
-    arena.put(node.name, build)
-    await arena.restart([node])
-    after = await build_of(arena, node)
+    await stop(cluster, node)
+    cluster.put(node.name, build)
+    await cluster.restart([node])
+    after = await build_of(cluster, node)
     return f"{before} to {after}" if after != before else ""
 
 
-async def build_of(arena: Arena, node: NodeProcess) -> str:
+async def build_of(cluster: ChaosCluster, node: NodeProcess) -> str:
     """What it says that it was made of."""
-    async with arena.client(node.client, READY_S) as client:
+    async with cluster.client(node.client, READY_S) as client:
         status = await client.call(cluster_pb2.GetClusterStatusRequest())
     return str(next(each.build for each in status.nodes if each.name == node.name))
 
 
-async def stop(arena: Arena, node: NodeProcess) -> None:
-    """In order; with which code is judged."""
+async def stop(cluster: ChaosCluster, node: NodeProcess) -> None:
+    """In order; with which code is checked."""
     began = time.monotonic()
     code = await asyncio.to_thread(node.stop)
     words = node.tail() if code else ""
-    arena.journal.add(Stop(node.name, began, time.monotonic(), code, words))
+    cluster.journal.add(Stop(node.name, began, time.monotonic(), code, words))
 
 
-async def kill_workers(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    worker = arena.some_worker()
-    arena.down.add(worker.name)
+async def kill_workers(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    worker = cluster.some_worker()
+    cluster.down.add(worker.name)
     await asyncio.to_thread(worker.kill)
     await asyncio.sleep(fault.seconds)
     sign = f"{worker.name} ended with {worker.code}"
     worker.start()
-    arena.down.discard(worker.name)
+    cluster.down.discard(worker.name)
     return sign
 
 
-async def pause_workers(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
-    worker = arena.some_worker()
+async def pause_workers(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    worker = cluster.some_worker()
     worker.pause()
     await asyncio.sleep(fault.seconds)
     sign = f"{worker.name} in state {worker.state}"
@@ -219,75 +221,77 @@ async def pause_workers(arena: Arena, fault: Planned, targets: list[NodeProcess]
     return sign
 
 
-async def remove_and_add(arena: Arena, fault: Planned, targets: list[NodeProcess]) -> str:
+async def remove_and_add(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
     """A member goes, and comes back with an empty disk; perhaps the leader dies meanwhile."""
     node = targets[0]
     add = cluster_pb2.AddNodeRequest(
         name=node.name, peer_address=node.peer, client_address=node.client
     )
-    async with arena.client(arena.nodes.endpoints, 5.0) as client:
+    async with cluster.client(cluster.nodes.endpoints, 5.0) as client:
         await insist(client, cluster_pb2.RemoveNodeRequest(node=node.name), "NODE_NOT_FOUND")
-        await arena.lose_disk(node)
+        await cluster.lose_disk(node)
         await asyncio.sleep(fault.seconds)
         node.start()
         adding = asyncio.create_task(insist(client, add, "NAME_EXISTS"))
         if fault.how == "leader-dies":
-            await leader_dies(arena, node)
+            await leader_dies(cluster, node)
         await adding
-    await arena.restart([node])
-    await arena.until_voter(node)
+    await cluster.restart([node])
+    await cluster.until_voter(node)
     return "removed, wiped, added"
 
 
-async def links(arena: Arena, fault: Planned, what: str, pairs: list[Pair], **how: float) -> str:
-    before = await arena.links.act(what, pairs=pairs, **how)
+async def links(
+    cluster: ChaosCluster, fault: Planned, what: str, pairs: list[Pair], **how: float
+) -> str:
+    before = await cluster.links.act(what, pairs=pairs, **how)
     await asyncio.sleep(fault.seconds)
-    touched = await arena.links.act("heal", pairs=pairs) - before
+    touched = await cluster.links.act("heal", pairs=pairs) - before
     return f"{touched} bytes" if touched else ""
 
 
-def all_of(arena: Arena, name: str) -> list[Pair]:
-    others = [other for other in arena.nodes.names if other != name]
+def all_of(cluster: ChaosCluster, name: str) -> list[Pair]:
+    others = [other for other in cluster.nodes.names if other != name]
     return [(name, other) for other in others] + [(other, name) for other in others]
 
 
 async def killed_at(
-    arena: Arena,
+    cluster: ChaosCluster,
     fault: Planned,
     node: NodeProcess,
     chance: float,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
     control = Control(failpoints={fault.how: Failpoint("kill", chance=chance)})
-    sign = await hold_control(arena, fault, node.name, control, meanwhile)
-    await arena.restart([node])
+    sign = await hold_control(cluster, fault, node.name, control, meanwhile)
+    await cluster.restart([node])
     return sign
 
 
 async def hold_control(
-    arena: Arena,
+    cluster: ChaosCluster,
     fault: Planned,
     name: str,
     control: Control,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
-    hits = arena.controls[name].with_suffix(HITS)
+    hits = cluster.controls[name].with_suffix(HITS)
     before = hits.stat().st_size if hits.exists() else 0
-    arena.control(name, control)
+    cluster.control(name, control)
     began = time.monotonic()
     if meanwhile is not None:
         await meanwhile()
     await asyncio.sleep(max(0.0, began + fault.seconds - time.monotonic()))
-    arena.control(name)
+    cluster.control(name)
     new = hits.read_text()[before:].split() if hits.exists() else []
     return " ".join(f"{place} {count}x" for place, count in Counter(new).items())
 
 
-async def leader_dies(arena: Arena, but: NodeProcess) -> None:
-    leader = await arena.leader()
+async def leader_dies(cluster: ChaosCluster, but: NodeProcess) -> None:
+    leader = await cluster.leader()
     if leader is not None and leader is not but:
-        arena.journal.add(FaultSpan("leader-kill", leader.name, time.monotonic(), 0.0, "sent"))
-        await arena.kill([leader])
+        cluster.journal.add(FaultSpan("leader-kill", leader.name, time.monotonic(), 0.0, "sent"))
+        await cluster.kill([leader])
         leader.start()
 
 

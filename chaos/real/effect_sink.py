@@ -1,6 +1,6 @@
 """What runs have an effect on: a process of its own that takes no token below the last one.
 
-A line `run token` is answered with `1` or `0`, and written down with the instant. It is the judge
+A line `run token` is answered with `1` or `0`, and written down with the instant. It is the check
 of effects, and the example of what to do with a token in a real outside system.
 """
 

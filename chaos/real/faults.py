@@ -40,8 +40,8 @@ SNAPSHOT = tuple(
 START = tuple(f"{s}-{n}" for n in ("append", "sync", "send", "apply") for s in ("before", "after"))
 # A clock that is set back and forth, by so much and as often.
 STROBE, STROBE_SET_MS, STROBE_MS = "strobe", 400.0, 40.0
-# Seconds of calm after a fault of a kind, so that there is something to lose again.
-CALM_S = 2.0
+# Seconds of quiet after a fault of a kind, so that there is something to lose again.
+QUIET_S = 2.0
 
 
 def kill(dice: random.Random, at: float, target: str) -> Planned:
@@ -99,7 +99,7 @@ def plan(scenario: str, seconds: float, seed: int, nodes: int = 3) -> list[Plann
         line.append(fault)
         # Never two at a time, but for `mixed`, where the next may come into the last.
         held = fault.seconds if scenario != "mixed" else fault.seconds * dice.random()
-        at += held + _calm(scenario, dice)
+        at += held + _pause(scenario, dice)
     return [fault for fault in line if fault.at + fault.seconds <= seconds] or line[:1]
 
 
@@ -118,8 +118,8 @@ def upgrade(dice: random.Random, seconds: float, nodes: int) -> list[Planned]:
     ]
 
 
-def _calm(scenario: str, dice: random.Random) -> float:
-    return dice.uniform(1.0, 2.5) if scenario == "kill-leader" else CALM_S + dice.random() * 2
+def _pause(scenario: str, dice: random.Random) -> float:
+    return dice.uniform(1.0, 2.5) if scenario == "kill-leader" else QUIET_S + dice.random() * 2
 
 
 def _draw(scenario: str, dice: random.Random, at: float) -> Planned:

@@ -1,4 +1,4 @@
-"""What clients, workers, the sink and the harness saw: one line each, judged when all is over.
+"""What clients, workers, the sink and the harness saw: one line each, checked when all is over.
 
 Instants are seconds of the machine's monotonic clock, the same in all its processes; what the
 scheduler speaks of is in milliseconds since 1970.
@@ -50,7 +50,7 @@ class RecurringJob(Event, frozen=True, tag="Plan"):
     from_ms: int
     until_ms: int
     max_attempts: int = 1
-    # Its lateness is judged.
+    # Its lateness is checked.
     prompt: bool = False
     times: tuple[int, ...] | None = None
     # Neither start deadline nor overlap excuses it: each of its scheduled times has to run.
@@ -79,7 +79,7 @@ class Bounds(Event, frozen=True):
     late_ms: float
     recover_s: float
     # 99 of 100 begin within so much while nothing is wrong, here and with the machine.
-    calm_ms: float
+    quiet_ms: float
 
 
 class Lease(Event, frozen=True):
@@ -155,7 +155,7 @@ class Lag(Event, frozen=True):
     ended: float
 
 
-class Contention(Event, frozen=True, tag="Crowd"):
+class Contention(Event, frozen=True, tag="Contention"):
     """The machine kept a process of this run waiting, for a processor or for the disk."""
 
     began: float
@@ -267,7 +267,7 @@ class Observations:
     faults: list[FaultSpan] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
-    crowds: list[Contention] = field(default_factory=list)
+    contentions: list[Contention] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
     outcomes: list[FinalOutcome] = field(default_factory=list)
     runs: list[FinalRun] = field(default_factory=list)
@@ -283,7 +283,7 @@ class Observations:
             Follows: seen.follows, Bounds: seen.bounds, Lease: seen.leases,
             ReportSent: seen.reports, Ack: seen.acks, Effect: seen.effects,
             FaultSpan: seen.faults, Stop: seen.stops, Lag: seen.lags,
-            Contention: seen.crowds, Probe: seen.probes, FinalOutcome: seen.outcomes,
+            Contention: seen.contentions, Probe: seen.probes, FinalOutcome: seen.outcomes,
             FinalRun: seen.runs, FinalJob: seen.jobs, Copy: seen.copies, Verified: seen.verified,
         }  # fmt: skip
         for event in events:

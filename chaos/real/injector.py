@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from ...cluster.local.nodes import NodeProcess
-from .arena import Arena
+from .chaos_cluster import ChaosCluster
 from .deeds import DEEDS
 from .faults import ALL, FOLLOWER, LEADER, MAJORITY, NEW, OLD, Planned
 from .history import FaultSpan
@@ -18,25 +18,25 @@ WHOLE = frozenset({"wipe", "remove-and-add", "restart", "upgrade", "rollback"})
 
 
 class Injector:
-    """Faults for one arena; several may be under way."""
+    """Faults for one cluster; several may be under way."""
 
-    def __init__(self, arena: Arena) -> None:
-        self.arena = arena
+    def __init__(self, cluster: ChaosCluster) -> None:
+        self.cluster = cluster
         self.dice_number = 0
-        self.locks = {name: asyncio.Lock() for name in arena.nodes.names}
+        self.locks = {name: asyncio.Lock() for name in cluster.nodes.names}
 
     async def find(self, target: str) -> list[NodeProcess]:
-        alive = [node for node in self.arena.nodes if node.alive]
+        alive = [node for node in self.cluster.nodes if node.alive]
         if target == ALL:
             return alive
         if target == MAJORITY:
-            return alive[: len(self.arena.nodes) // 2 + 1]
+            return alive[: len(self.cluster.nodes) // 2 + 1]
         if target in (OLD, NEW):
-            build = self.arena.older if target == OLD else self.arena.present
-            return [await self.arena.next_of(build)]
+            build = self.cluster.older if target == OLD else self.cluster.present
+            return [await self.cluster.next_of(build)]
         leader = None
         if target in (LEADER, FOLLOWER):
-            leader = await self.arena.sure_leader()
+            leader = await self.cluster.sure_leader()
         if target == LEADER and leader is not None:
             return [leader]
         self.dice_number += 1
@@ -49,9 +49,9 @@ class Injector:
         async with self.hands_on(fault) as targets:
             names = ",".join(node.name for node in targets)
             began = time.monotonic()
-            sign = await DEEDS[fault.what](self.arena, fault, targets)
+            sign = await DEEDS[fault.what](self.cluster, fault, targets)
             what = f"{fault.what} {fault.how}".strip()
-            self.arena.journal.add(FaultSpan(what, names, began, time.monotonic(), sign))
+            self.cluster.journal.add(FaultSpan(what, names, began, time.monotonic(), sign))
 
     @asynccontextmanager
     async def hands_on(self, fault: Planned) -> AsyncIterator[list[NodeProcess]]:

@@ -18,7 +18,7 @@ TAKEOVER_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """A first attempt of a job whose lateness is judged."""
+    """A first attempt of a job whose lateness is checked."""
 
     lease: Lease
     late_ms: float
@@ -67,7 +67,7 @@ def firsts(seen: Observations) -> Iterator[First]:
             yield First(lease, late_ms, lease.at - max(0.0, late_ms) / 1000)
 
 
-def calm(seen: Observations) -> list[First]:
+def quiet_firsts(seen: Observations) -> list[First]:
     """Those that had neither a fault nor a busy machine near."""
     faults = TimeSpans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
     machine = busy(seen)
@@ -82,7 +82,7 @@ def calm(seen: Observations) -> list[First]:
 def busy(seen: Observations) -> TimeSpans:
     """When the machine kept somebody waiting, the harness included."""
     lags = [(lag.began, lag.ended) for lag in seen.lags]
-    return TimeSpans(lags + [(crowd.began, crowd.ended) for crowd in seen.crowds])
+    return TimeSpans(lags + [(span.began, span.ended) for span in seen.contentions])
 
 
 def overdue(seen: Observations, bounds: Bounds) -> list[First]:
@@ -109,12 +109,12 @@ def over(seen: Observations) -> list[FaultSpan]:
 
 def excused_until(fault: FaultSpan, faults: Sequence[FaultSpan], bounds: Bounds) -> float:
     """The death of one node alone is an excuse until another may have taken over, not longer."""
-    if fault.what == "kill" and "," not in fault.target and not crowded(fault, faults):
+    if fault.what == "kill" and "," not in fault.target and not with_others(fault, faults):
         return fault.began + TAKEOVER_S
     return fault.ended + bounds.recover_s
 
 
-def crowded(kill: FaultSpan, faults: Sequence[FaultSpan]) -> bool:
+def with_others(kill: FaultSpan, faults: Sequence[FaultSpan]) -> bool:
     """Other faults held as well: then there may have been no majority to fail over to."""
     return any(
         fault.began - 0.05 <= kill.began < fault.ended

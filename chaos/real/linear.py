@@ -3,7 +3,7 @@
 Each call takes effect at one instant between its beginning and its end. A call whose outcome is
 unknown took effect at some instant after its beginning, or never. The search is Wing and Gong's
 with Lowe's memory: it takes the calls that may come first, one after the other, and never looks at
-the same set of calls with the same value twice. Records are judged one by one, which is allowed
+the same set of calls with the same value twice. Records are checked one by one, which is allowed
 since no call touches two.
 """
 
@@ -18,7 +18,7 @@ STEPS_MAX = 200_000
 
 
 class Undecided(Exception):
-    """The search was ended; the history is too concurrent to be judged."""
+    """The search was ended; the history is too concurrent to be checked."""
 
 
 def effect(call: ClientCall, value: str) -> str | None:
@@ -35,7 +35,7 @@ def effect(call: ClientCall, value: str) -> str | None:
 
 
 def linearizable(calls: Sequence[ClientCall]) -> bool:
-    """Judge the calls on one record, which is absent at first."""
+    """Check the calls on one record, which is absent at first."""
     line = sorted((c for c in calls if matters(c)), key=lambda call: call.began)
     ends = [call.ended if call.outcome == OK else float("inf") for call in line]
     must = sum(1 << place for place, call in enumerate(line) if call.outcome == OK)

@@ -12,7 +12,7 @@ from .links import LinksProcess
 
 
 class LinkBackend(Protocol):
-    """Proxies (here) or cables of the kernel (netns_links.py)."""
+    """Proxies (here) or links of the kernel (netns_links.py)."""
 
     def nodes(
         self, folder: Path, count: int, settings: Sequence[str], program: ProgramOf

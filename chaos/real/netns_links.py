@@ -1,4 +1,4 @@
-"""Links of the kernel: each node in a network namespace of its own, with a cable to a bridge.
+"""Links of the kernel: each node in a network namespace of its own, with an interface at a bridge.
 
 Where namespaces are to be had, this takes the place of the proxies. Nodes, workers and clients
 then speak over real interfaces, and a link that is cut loses packets: TCP sends them again, as it
@@ -31,7 +31,7 @@ TOOL_S: Final = 10.0
 BRIDGE, VOID, CARD = "hub", "void", "eth0"
 HUB = 254  # Its place in the networks below; nodes have 1, 2, …
 VOID_MAC: Final = "02:77:00:00:00:ff"
-BURST: Final = 16_000  # Bytes that a slow cable takes at once.
+BURST: Final = 16_000  # Bytes that a slow interface takes at once.
 QUEUE: Final = 400_000  # Bytes that wait before it; what is over is lost.
 
 
@@ -149,17 +149,17 @@ class NetnsLinks:
     async def act(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """See LinkBackend. What is held is cut here: TCP keeps the bytes, and sends them again."""
         pairs: list[Pair] | None = how.get("pairs")
-        cables = self._cables(pairs)
+        interfaces = self._interfaces(pairs)
         async with self._lock:
             if what in ("cut", "hold"):
                 await self._point(pairs or self._all(), lie=True)
             elif what == "slow":
-                await self._slow(cables, how["delay_s"], how.get("rate", 0.0))
+                await self._slow(interfaces, how["delay_s"], how.get("rate", 0.0))
             else:
                 assert what == "heal", what
                 await self._point(pairs or self._all(), lie=False)
-                self._waited += await self._waiting(cables)
-                await self._slow(cables, 0.0, 0.0)
+                self._waited += await self._waiting(interfaces)
+                await self._slow(interfaces, 0.0, 0.0)
             return self._waited + _swallowed()
 
     def _all(self) -> list[Pair]:
@@ -180,23 +180,23 @@ class NetnsLinks:
     def _home(self, name: str) -> int:
         return self.keepers[name].pid if name in self.keepers else 0
 
-    async def _slow(self, cables: Iterable[str], delay_s: float, rate: float) -> None:
-        """All that comes and goes over a cable is slow, clients' words too."""
-        for name in cables:
+    async def _slow(self, interfaces: Iterable[str], delay_s: float, rate: float) -> None:
+        """All that comes and goes over an interface is slow, clients' words too."""
+        for name in interfaces:
             for card, home in ((CARD, self._home(name)), (f"to-{name}", 0)):
                 await _tc(f"qdisc replace dev {card} root {_discipline(delay_s, rate)}", home)
 
-    async def _waiting(self, cables: Iterable[str]) -> int:
-        """Packets that had to wait on slow cables since these became slow."""
+    async def _waiting(self, interfaces: Iterable[str]) -> int:
+        """Packets that had to wait on slow interfaces since these became slow."""
         total = 0
-        for name in cables:
+        for name in interfaces:
             words = (await _tc(f"-s qdisc show dev to-{name}", 0)).replace(",", " ").split()
             if "tbf" in words:
                 total += int(words[words.index("overlimits") + 1])
         return total
 
-    def _cables(self, pairs: Iterable[Pair] | None) -> set[str]:
-        """Whose cables these are: of nodes that have a part in all pairs; None is everybody."""
+    def _interfaces(self, pairs: Iterable[Pair] | None) -> set[str]:
+        """Whose interfaces these are: of nodes that have a part in all pairs; None is everybody."""
         found = set(self.keepers)
         for pair in pairs or ():
             found &= set(pair)
@@ -205,7 +205,7 @@ class NetnsLinks:
 
 def _discipline(delay_s: float, rate: float) -> str:
     if delay_s:
-        # Not every kernel has netem; a slow cable makes packets wait for each other as well.
+        # Not every kernel has netem; a slow interface makes packets wait for each other as well.
         rate = BURST / delay_s
     if rate:
         return f"tbf rate {int(8 * rate)}bit burst {BURST} limit {QUEUE}"

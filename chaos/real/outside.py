@@ -1,4 +1,4 @@
-"""A history in the words of others, so that their checkers can judge it.
+"""A history in the words of others, so that their checkers can check it.
 
 * `.edn`: operations as Jepsen writes them, one map a line, by time: `:invoke`, then `:ok`, `:fail`
   or `:info` (nobody knows). The key of each is a job's name, as `jepsen.independent` has it: a
@@ -7,7 +7,7 @@
 * `.json`: what Porcupine's `CheckOperations` takes, a list of `porcupine.Operation` with the names
   of its fields. An outcome that nobody knows returns when the history is over.
 
-The calls are those on records, which the harness judges too: each record is a register that holds
+The calls are those on records, which the harness checks too: each record is a register that holds
 a value or, where there is no such job, none. `create` and `update` write; that they are refused
 where the job is there, or not there, is not written: a checker of registers asks for a little less.
 """
@@ -24,7 +24,7 @@ from .history import OK, REFUSED, UNKNOWN, ClientCall, FaultSpan, Observations
 
 EDN, JSON = ".edn", ".json"
 WRITES = {"create", "update", "delete"}
-# The judge of records knows them by these; triggers and pauses are no registers.
+# The checker of records knows them by these; triggers and pauses are no registers.
 ON_RECORDS = {*WRITES, "get"}
 
 

@@ -73,7 +73,7 @@ def banner(asked: RunOptions, result: ScenarioResult) -> str:
 
 
 def cards(figures: dict[str, Any]) -> str:
-    failover, calm = figures["failover_ms"], figures["calm_lateness_ms"]
+    failover, quiet = figures["failover_ms"], figures["quiet_lateness_ms"]
     kills = figures["leader_kills"]
     shown = [
         (figures["faults"], "faults"),
@@ -83,8 +83,8 @@ def cards(figures: dict[str, Any]) -> str:
         (figures["leases"], f"leases, {figures['two_leases']} broke fencing"),
         (f"{failover['p50']:.0f} ms" if figures["failovers_ms"] else "-", "failover, half of them"),
         (
-            f"{calm['p99']:.0f} ms" if figures["calm_firings"] else "-",
-            f"99 of 100 of {figures['calm_firings']:,} calm firings were late by at most",
+            f"{quiet['p99']:.0f} ms" if figures["quiet_firings"] else "-",
+            f"99 of 100 of {figures['quiet_firings']:,} quiet firings were late by at most",
         ),
         (f"{100 * figures['availability']:.1f} %", "of 100 ms slots with an answer"),
     ]

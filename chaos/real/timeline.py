@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from .history import FaultSpan, Observations
-from .lateness import busy, crowded, firsts
+from .lateness import busy, firsts, with_others
 from .verdict import failovers, slots
 
 WIDTH, LEFT, RIGHT, ROW, PLOT = 900, 120, 20, 18, 150
@@ -131,7 +131,7 @@ def machine(seen: Observations, axis: Axis) -> str:
 
 
 def lateness(seen: Observations, axis: Axis) -> str:
-    """A dot for each first attempt whose lateness is judged, by when it began."""
+    """A dot for each first attempt whose lateness is checked, by when it began."""
     points = [(first.lease.at, first.late_ms) for first in firsts(seen)]
     every = max(1, len(points) // DOTS_MAX)
     top = max((value for _, value in points), default=1.0)
@@ -148,7 +148,7 @@ def failover_stems(seen: Observations, axis: Axis) -> str:
     kills = [
         fault
         for fault in seen.faults
-        if fault.what == "leader-kill" and not crowded(fault, seen.faults)
+        if fault.what == "leader-kill" and not with_others(fault, seen.faults)
     ]
     values = failovers(seen)
     if len(kills) != len(values) or not kills:

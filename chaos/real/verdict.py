@@ -12,7 +12,7 @@ from ...cluster.ops.exits import NodeExit
 from ..percentile import percentile
 from .history import OK, ClientCall, FaultSpan, Observations, Probe
 from .jobs import HERD
-from .lateness import busy, calm, crowded, firsts
+from .lateness import busy, firsts, quiet_firsts, with_others
 from .violation import Violation
 
 SLOT_S = 0.1
@@ -42,7 +42,7 @@ def failovers(seen: Observations) -> list[float]:
     answered.sort(key=lambda call: call[1])
     found = []
     for fault in seen.faults:
-        if fault.what == "leader-kill" and not crowded(fault, seen.faults):
+        if fault.what == "leader-kill" and not with_others(fault, seen.faults):
             first = bisect_left(answered, fault.began, key=lambda call: call[1])
             later = (ended for began, ended in answered[first:] if began > fault.began)
             after = next(later, None)
@@ -116,7 +116,7 @@ def no_write_ms(seen: Observations, fault: FaultSpan) -> float:
 
 def verdict(seen: Observations, violations: Sequence[Violation]) -> dict[str, Any]:
     everything = [first.late_ms for first in firsts(seen)]
-    quiet = [first.late_ms for first in calm(seen)] if seen.bounds else []
+    quiet_ms = [first.late_ms for first in quiet_firsts(seen)] if seen.bounds else []
     kinds = Counter(violation.invariant for violation in violations)
     return {
         "verdict": "violated" if violations else "ok",
@@ -148,7 +148,7 @@ def verdict(seen: Observations, violations: Sequence[Violation]) -> dict[str, An
         **herd(seen),
         **({"steps": found} if (found := steps(seen)) else {}),
         # Firings with neither a fault nor a busy machine near.
-        "calm_firings": len(quiet),
-        "calm_lateness_ms": spread(quiet),
+        "quiet_firings": len(quiet_ms),
+        "quiet_lateness_ms": spread(quiet_ms),
         "lateness_ms": spread(everything),
     }

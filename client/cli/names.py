@@ -1,6 +1,6 @@
 """Names as arguments, which the shell can complete by asking the cluster.
 
-Completion has 300 ms in all: what is not there by then is left out, and nothing is ever said about
+Completion has 300 ms in all: what is not there by then is left out, and nothing is ever shown about
 it, since the shell would print it into the line that is being typed.
 """
 

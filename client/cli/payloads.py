@@ -24,24 +24,24 @@ HOW = "write {json: ...}, {text: ...} or {data: BASE64}"
 FIELDS = ("payload", "result")
 
 
-def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
+def read(given: Any) -> common_pb2.Payload:  # Whatever a file can hold.
     """From what a file says; raises ValueError with what to write instead."""
-    if not isinstance(said, Mapping):
-        raise ValueError(f"{said!r} is not a payload; {HOW}")
-    if said.get("hidden"):
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{given!r} is not a payload; {HOW}")
+    if given.get("hidden"):
         raise ValueError(
             "it was hidden from whoever exported it; write it, or export again with a token that "
             "may see payloads"
         )
-    forms = [key for key in FORMS if said.get(key) is not None or (key == "json" and key in said)]
-    kinds = [key for key in KINDS if said.get(key) is not None]
-    unknown = [key for key in said if key not in (*FORMS, *KINDS)]
+    forms = [key for key in FORMS if given.get(key) is not None or (key == "json" and key in given)]
+    kinds = [key for key in KINDS if given.get(key) is not None]
+    unknown = [key for key in given if key not in (*FORMS, *KINDS)]
     if unknown:
         raise ValueError(f"there is no field {unknown[0]!r} in a payload; {HOW}")
     if len(forms) > 1:
         raise ValueError(f"{' and '.join(forms)} together; keep one of them")
-    data, kind = _MADE[forms[0]](said[forms[0]]) if forms else (b"", "")
-    kind = str(said[kinds[0]]) if kinds else kind
+    data, kind = _MADE[forms[0]](given[forms[0]]) if forms else (b"", "")
+    kind = str(given[kinds[0]]) if kinds else kind
     if json_text.is_json(kind) and (fault := json_text.fault(data)):
         what = forms[0] if forms else "an empty payload"
         raise ValueError(
@@ -87,26 +87,26 @@ _MADE: dict[str, Callable[[Any], tuple[bytes, str]]] = {
 }  # fmt: skip
 
 
-def readable(said: Any) -> Any:  # Whatever JSON can hold.
+def readable(given: Any) -> Any:  # Whatever JSON can hold.
     """The API's JSON with its payloads in words."""
-    if isinstance(said, list):
-        return [readable(one) for one in said]
-    if not isinstance(said, dict):
-        return said
+    if isinstance(given, list):
+        return [readable(one) for one in given]
+    if not isinstance(given, dict):
+        return given
     return {
         key: _written(value) if key in FIELDS and isinstance(value, dict) else readable(value)
-        for key, value in said.items()
+        for key, value in given.items()
     }
 
 
-def _written(said: dict[str, Any]) -> dict[str, Any]:
-    if not said.keys() <= {"data", "contentType"} or "data" not in said:
-        return said
-    kind = said.get("contentType", "")
+def _written(given: dict[str, Any]) -> dict[str, Any]:
+    if not given.keys() <= {"data", "contentType"} or "data" not in given:
+        return given
+    kind = given.get("contentType", "")
     try:
-        text = base64.b64decode(said["data"]).decode()
+        text = base64.b64decode(given["data"]).decode()
     except UnicodeDecodeError:
-        return said
+        return given
     try:
         value = json.loads(text)
         if json.dumps(value, ensure_ascii=False) == text and kind == JSON:
@@ -114,5 +114,5 @@ def _written(said: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         pass
     if not all(sign.isprintable() or sign in "\n\t" for sign in text):
-        return said
+        return given
     return {"text": text} if kind == TEXT else {"text": text, "contentType": kind}

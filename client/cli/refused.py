@@ -86,7 +86,7 @@ NEAR = {
 }  # fmt: skip
 NEAR_PAGE = 1_000  # Names that are looked at.
 NEAR_TIMEOUT_S = 0.5
-# The same for a connection that did not come about, by words in what was said of it.
+# The same for a connection that did not come about, by words of what was reported of it.
 NO_TRUST = (
     ("was not signed by", "--ca-file FILE, with the authority that signed it"),
     ("has expired", "raftsched node config check on that node"),

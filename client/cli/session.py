@@ -39,10 +39,10 @@ class WaitWarnings(logging.Handler):
     """Says on stderr what the SDK warns of: that a call waits, and for which limit."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
-        if NO_LEADER in said:
-            said = "there is no leader yet; trying again (Ctrl-C ends it)"
-        notify(f"Note: {said}")
+        message = record.getMessage()
+        if NO_LEADER in message:
+            message = "there is no leader yet; trying again (Ctrl-C ends it)"
+        notify(f"Note: {message}")
 
 
 class Invocation:

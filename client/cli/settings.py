@@ -98,15 +98,15 @@ class Contexts:
     def load(cls) -> Contexts:
         path = config_path()
         try:
-            said = tomllib.loads(path.read_text())
+            document = tomllib.loads(path.read_text())
         except FileNotFoundError:
             return cls(path)
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise wrong_use(
                 f"cannot read {path}", reason_of(wrong), MEND
             ) from wrong  # fmt: skip
-        contexts = {name: _context(path, name, body) for name, body in _tables(path, said)}
-        current = said.get("current", "")
+        contexts = {name: _context(path, name, body) for name, body in _tables(path, document)}
+        current = document.get("current", "")
         if not isinstance(current, str):
             raise _wrong_value(path, "`current`", current, "text")
         return cls(path, current, contexts)
@@ -157,11 +157,11 @@ def _toml(key: str, value: str) -> str:
     return quoted(value)
 
 
-def _tables(path: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    for key in said:
+def _tables(path: Path, document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    for key in document:
         if key not in KEYS:
             raise _unknown_key(path, key, "", KEYS)
-    tables = said.get("contexts", {})
+    tables = document.get("contexts", {})
     if not isinstance(tables, Mapping):
         raise _wrong_value(path, "`contexts`", tables, "table")
     for name, body in tables.items():
@@ -195,7 +195,7 @@ def _context(path: Path, name: str, body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def resolve(given: Mapping[str, Any], context: str) -> dict[str, Value]:
-    """Each setting with its origin. `given` holds what flags and environment said."""
+    """Each setting with its origin. `given` holds what flags and environment say."""
     click_context = click.get_current_context()
     contexts = Contexts.load()
     name, chosen = contexts.chosen(context)
@@ -204,13 +204,13 @@ def resolve(given: Mapping[str, Any], context: str) -> dict[str, Value]:
     origin = "--context" if named else "RAFTSCHED_CONTEXT" if context else "`current` in the file"
     values = {"context": Value(name, origin if name else "not set")}
     for setting in SETTINGS:
-        said = given.get(setting.name)
+        value = given.get(setting.name)
         flagged = click_context.get_parameter_source(setting.name) == by_flag
         in_context = setting.name in chosen and (
             setting.name not in OF_CLUSTER or named or same_cluster(values["endpoints"], chosen)
         )
-        if said is not None and (flagged or not (named and in_context)):
-            text = length_text(said) if isinstance(said, int) else str(said)
+        if value is not None and (flagged or not (named and in_context)):
+            text = length_text(value) if isinstance(value, int) else str(value)
             values[setting.name] = Value(text, setting.flag if flagged else setting.variable)
         elif in_context:
             origin = f"context {name} in {contexts.path}"

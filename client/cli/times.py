@@ -54,9 +54,9 @@ def _written(text: str, now: int) -> datetime:
     return datetime.fromisoformat(f"{day.isoformat()} {clock.strip() or '00:00'}")
 
 
-def utc_instant(said: Any) -> int:
+def utc_instant(value: Any) -> int:
     """Of a file, which means the same on every machine: without a zone it is in UTC."""
-    text = said.isoformat() if isinstance(said, date) else str(said).strip()
+    text = value.isoformat() if isinstance(value, date) else str(value).strip()
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as wrong:
@@ -72,11 +72,11 @@ def length_text(ms: int) -> str:
     """The shortest way to write it: 5400000 is "1h30m"."""
     if ms <= 0:
         return "0s"
-    said = ""
+    text = ""
     for unit in ("d", "h", "m", "s", "ms"):
         count, ms = divmod(ms, UNITS[unit])
-        said += f"{count}{unit}" if count else ""
-    return said
+        text += f"{count}{unit}" if count else ""
+    return text
 
 
 def rough_text(ms: int) -> str:

@@ -1,1 +1,1 @@
-"""Hostile callers, clumsy jobs and damaged disks, one attack after the other, and their judge."""
+"""Hostile callers, clumsy jobs and damaged disks, one attack after the other, and the checks."""

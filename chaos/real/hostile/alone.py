@@ -17,7 +17,7 @@ from ....client import AsyncClient, RaftschedError
 from ....cluster.local.nodes import NodeProcesses, free_addresses
 from ....cluster.local.process import ProcessFailed
 from ....proto.v1 import cluster_pb2, job_pb2
-from ..arena import SETTINGS
+from ..chaos_cluster import SETTINGS
 from ..node import Control, controlled
 from .attack import deed
 from .hands import names
@@ -35,7 +35,7 @@ READY_S = 30.0
 
 
 @asynccontextmanager
-async def cluster(
+async def own_cluster(
     stand: Stand, name: str, wrap: Sequence[str] = (), *, disks: bool = False
 ) -> AsyncIterator[NodeProcesses]:
     """Three nodes of their own, without tokens; `wrap` begins the command line of each."""
@@ -107,7 +107,7 @@ async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name:
 async def few_descriptors(stand: Stand) -> None:
     """Nodes with 256 descriptors, 300 idle connections to each port, and journals that grow."""
     limit = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh"]
-    async with cluster(stand, "few", limit) as nodes:
+    async with own_cluster(stand, "few", limit) as nodes:
         writers = []
         async with AsyncClient(nodes.endpoints, timeout=2.0) as client:
             await writes(stand, client, 20, 100, "before")
@@ -115,7 +115,7 @@ async def few_descriptors(stand: Stand) -> None:
                 for address in (node.client, node.peer, node.http):
                     writers += await hold(address, IDLE)
             # More than two segments of the journal.
-            done = await writes(stand, client, 400, 60_000, "crowded")
+            done = await writes(stand, client, 400, 60_000, "many")
         ended(stand, nodes)
         for node in nodes:
             if node.alive and await status_of(node.http, "/healthz") != 200:
@@ -146,7 +146,7 @@ async def small_disks(stand: Stand) -> None:
     if not small_disks_work(stand.folder):
         stand.found.figures["left_out"] = 1
         return
-    async with cluster(stand, "small", [UNSHARE or "", "-rm", "sh", "-c", MOUNT, "sh"],
+    async with own_cluster(stand, "small", [UNSHARE or "", "-rm", "sh", "-c", MOUNT, "sh"],
                        disks=True) as nodes:  # fmt: skip
         # The disks as the nodes see them.
         fillers = [
@@ -194,7 +194,7 @@ async def room_again(stand: Stand, client: AsyncClient) -> float:
 @deed("P7, A5", 20)
 async def outage(stand: Stand) -> None:
     """1,000 jobs each second, misfire ALL up to 10,000, and three hours in which nothing ran."""
-    async with cluster(stand, "outage") as nodes:
+    async with own_cluster(stand, "outage") as nodes:
         async with AsyncClient(nodes.endpoints, timeout=30.0) as client:
             request = job_pb2.ImportJobsRequest()
             for number in range(JOBS):

@@ -35,7 +35,7 @@ async def refused_calls(field: HostileCaller) -> None:
 
 
 @attack("P4", 4)
-async def refused_crowd(field: HostileCaller) -> None:
+async def many_refused(field: HostileCaller) -> None:
     """Ten callers without a token, with 4 MiB each, again and again, at all nodes."""
     body = payload(FULL)
     channels = [field.new_channel(number % len(field.fronts)) for number in range(10)]

@@ -284,7 +284,7 @@ class HostileCaller:
             self.heard += not lost
         await asyncio.sleep(LOST_S)
 
-    async def settled(
+    async def wait_until(
         self, is_so: Callable[[], Awaitable[bool]], seconds: float, words: str
     ) -> float:
         """Wait until something is so; it is wrong when it is not in time."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....proto.v1 import namespace_pb2
+from .checks import Memory
+from .gateway_checks import Asked
 from .http1 import HttpLine, request
-from .judge import Memory
-from .judge_gateway import Asked
 
 if TYPE_CHECKING:
     from .stand import Stand
@@ -51,7 +51,7 @@ class GatewayWatch:
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
-        self.node = next(iter(stand.arena.nodes))
+        self.node = next(iter(stand.cluster.nodes))
         self.address = self.node.address.gateway
         # Jobs that were made through it, as it answered.
         self.made: set[str] = set()
@@ -62,8 +62,8 @@ class GatewayWatch:
 
     async def watch(self) -> None:
         """As long as the run lasts."""
-        arena = self.stand.arena
-        async with arena.client(arena.nodes.endpoints, CALL_S) as client:
+        cluster = self.stand.cluster
+        async with cluster.client(cluster.nodes.endpoints, CALL_S) as client:
             asked = namespace_pb2.CreateNamespaceRequest()
             asked.namespace.name = SPACE
             await client.call(asked)
@@ -76,7 +76,7 @@ class GatewayWatch:
             await asyncio.sleep(ASK_S)
 
     def _look(self) -> None:
-        now, sight = time.monotonic(), self.stand.sight
+        now, seen = time.monotonic(), self.stand.seen
         if not self.node.alive:
             return
         pid = gateway_of(self.node.pid)
@@ -87,16 +87,16 @@ class GatewayWatch:
             return
         elif self._pid and pid != self._pid:
             death = f"the gateway of {self.node.name} ended by itself"
-            sight.deaths.append((self._gone or now, death))
+            seen.deaths.append((self._gone or now, death))
             self.stand.say(f"         {death}")
             self._pid = pid
         self._pid, self._gone = pid or self._pid, 0.0
         if pid and (held := resident_mb(pid)):
-            sight.gateway_memory.append(Memory(now, "gateway", pid, held))
+            seen.gateway_memory.append(Memory(now, "gateway", pid, held))
 
     async def _ask(self, number: int) -> None:
         """A read and a write in turns."""
-        token, name = self.stand.arena.tokens["root"], f"seen-{number}"
+        token, name = self.stand.cluster.tokens["root"], f"seen-{number}"
         job = {"name": name, "namespace": SPACE, "cron": "0 0 1 1 *",
                "callback_url": "https://example.com/hook"}  # fmt: skip
         read = request("GET", "/v1/jobs/pulse-0?namespace=victim", token=token)
@@ -107,7 +107,7 @@ class GatewayWatch:
             self.made.add(name)
         comes = began - self._since < COMES_S and status == 0
         if self.node.alive and self.node.pid == of and not self.stand.hands.locked() and not comes:
-            self.stand.sight.gateway_asked.append(Asked(began, time.monotonic(), status))
+            self.stand.seen.gateway_asked.append(Asked(began, time.monotonic(), status))
 
     async def _status(self, data: bytes) -> int:
         """Of the answer; 0 for none."""

@@ -55,7 +55,7 @@ async def play_chain(field: HostileCaller, count: int) -> None:
             usage = await field.usage()
             return bool(root.failed) and not usage.live_runs
 
-        await field.settled(ended, CHAIN_END_S, "the root's failure is not settled")
+        await field.wait_until(ended, CHAIN_END_S, "the root's failure is not passed on")
 
         async def flows_ended() -> bool:
             request = flow_pb2.ListFlowsRequest(
@@ -64,19 +64,19 @@ async def play_chain(field: HostileCaller, count: int) -> None:
             reply = await field.ask(request, role="viewer")
             return reply.ok and not flow_pb2.ListFlowsResponse.FromString(reply.data).flows
 
-        await field.settled(flows_ended, CHAIN_END_S, "the flow of the chain is not at its end")
+        await field.wait_until(flows_ended, CHAIN_END_S, "the flow of the chain is not at its end")
         field.found.figures["seconds"] = round(time.monotonic() - began, 1)
 
 
 @attack("P2, A1", 5)
 async def chain_root_fails(field: HostileCaller) -> None:
-    """The root of a chain of 1,100 jobs fails for good; settled within 10 s."""
+    """The root of a chain of 1,100 jobs fails for good; all are given up within 10 s."""
     await play_chain(field, CHAIN)
 
 
 @attack("P2, A1", 8)
 async def long_chain_root_fails(field: HostileCaller) -> None:
-    """The root of a chain of 5,000 jobs fails for good; settled within 10 s."""
+    """The root of a chain of 5,000 jobs fails for good; all are given up within 10 s."""
     await play_chain(field, LONG_CHAIN)
 
 
@@ -98,7 +98,7 @@ async def play_fan(field: HostileCaller, *, well: bool) -> None:
             usage = await field.usage()
             return bool(root.succeeded) and usage.live_runs + hands[0].taken > there
 
-        await field.settled(begun, FAN_S, f"{there} dependents are not begun or given up")
+        await field.wait_until(begun, FAN_S, f"{there} dependents are not begun or given up")
         field.found.figures["seconds"] = round(time.monotonic() - began, 1)
 
 

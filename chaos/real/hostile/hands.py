@@ -30,7 +30,7 @@ POISONED = "poisoned"
 async def answers(stand: Stand, calls: int = 20) -> int:
     """Of so many calls of somebody else, how many are answered soon."""
     count = 0
-    async with stand.arena.client(stand.arena.nodes.endpoints, ANSWER_S) as client:
+    async with stand.cluster.client(stand.cluster.nodes.endpoints, ANSWER_S) as client:
         for number in range(calls):
             stand.found.calls += 1
             with suppress(RaftschedError):
@@ -46,7 +46,7 @@ async def write(stand: Stand, name: str, size: int = 0) -> bool:
     request.job.spec.action.handler = "nobody"
     request.job.spec.payload.data = bytes(size)
     stand.found.calls += 1
-    async with stand.arena.client(stand.arena.nodes.endpoints, ANSWER_S) as client:
+    async with stand.cluster.client(stand.cluster.nodes.endpoints, ANSWER_S) as client:
         try:
             await client.call(request)
         except RaftschedError:
@@ -73,9 +73,9 @@ async def lead(stand: Stand, node: NodeProcess) -> bool:
     limit = time.monotonic() + 5
     while time.monotonic() < limit:
         with suppress(RaftschedError):
-            async with stand.arena.client(stand.arena.nodes.endpoints, 2.0) as client:
+            async with stand.cluster.client(stand.cluster.nodes.endpoints, 2.0) as client:
                 await client.call(request)
-        if await stand.arena.leader() is node:
+        if await stand.cluster.leader() is node:
             return True
         await asyncio.sleep(0.1)
     return False
@@ -96,18 +96,18 @@ def damage(folder: Path, place: str) -> int:
 
 
 async def play_damage(stand: Stand, place: str) -> None:
-    arena = stand.arena
+    cluster = stand.cluster
     for number in range(50):
         await write(stand, f"{place}-{time.time_ns()}-{number}", size=60_000)
-    for node in arena.nodes:
+    for node in cluster.nodes:
         with suppress(RaftschedError):
-            async with arena.client(node.client, 10.0) as client:
+            async with cluster.client(node.client, 10.0) as client:
                 await client.call(cluster_pb2.TakeSnapshotRequest())
-    leader = await arena.sure_leader()
-    node = next(each for each in arena.nodes if each is not leader)
+    leader = await cluster.sure_leader()
+    node = next(each for each in cluster.nodes if each is not leader)
     async with stand.ours():
-        await arena.kill([node])
-        tables = damage(arena.folder / node.name, place)
+        await cluster.kill([node])
+        tables = damage(cluster.folder / node.name, place)
         stand.found.figures["tables"] = tables
         if not tables:
             stand.found.wrong.append("there was no table to damage")
@@ -119,7 +119,7 @@ async def play_damage(stand: Stand, place: str) -> None:
             stand.found.figures["led"] = await lead(stand, node)
         answered = await answers(stand)
         stand.found.figures["answered"] = answered
-        if node.alive and await arena.leader() is node and answered < 20:
+        if node.alive and await cluster.leader() is node and answered < 20:
             stand.found.wrong.append(f"it leads with damaged tables, and answers {answered} of 20")
         # Whoever looks after the node starts it again; it fetches all anew.
         await come_back(stand, node)
@@ -129,7 +129,7 @@ async def until_level(stand: Stand, node: NodeProcess) -> bool:
     limit = time.monotonic() + 10
     while time.monotonic() < limit:
         with suppress(RaftschedError):
-            async with stand.arena.client(node.client, 2.0) as client:
+            async with stand.cluster.client(node.client, 2.0) as client:
                 request = job_pb2.ListJobsRequest(namespace=VICTIM, page_size=1_000)
                 request.read.consistency = common_pb2.CONSISTENCY_STALE
                 await client.call(request, endpoint=node.client)
@@ -155,14 +155,14 @@ async def damaged_blocks(stand: Stand) -> None:
 @deed("P6", 14)
 async def damaged_under_the_leader(stand: Stand) -> None:
     """Four bytes in each table of the leader, while it leads and answers."""
-    arena = stand.arena
+    cluster = stand.cluster
     for number in range(100):
         await write(stand, f"rot-{time.time_ns()}-{number}", size=60_000)
-    leader = await arena.sure_leader()
-    async with arena.client(leader.client, 10.0) as client:
+    leader = await cluster.sure_leader()
+    async with cluster.client(leader.client, 10.0) as client:
         await client.call(cluster_pb2.TakeSnapshotRequest())
     async with stand.ours():
-        tables = sorted((arena.folder / leader.name).rglob("*.sst"))
+        tables = sorted((cluster.folder / leader.name).rglob("*.sst"))
         stand.found.figures["tables"] = len(tables)
         for table in tables:
             with suppress(OSError), table.open("r+b") as file:
@@ -171,7 +171,7 @@ async def damaged_under_the_leader(stand: Stand) -> None:
         limit, worst = time.monotonic() + 8, 20
         while time.monotonic() < limit:
             worst = min(worst, await answers(stand))
-            async with arena.client(arena.nodes.endpoints, ANSWER_S) as client:
+            async with cluster.client(cluster.nodes.endpoints, ANSWER_S) as client:
                 with suppress(RaftschedError):
                     await client.call(job_pb2.ListJobsRequest(namespace=VICTIM, page_size=1_000))
         stand.found.figures["answered_least"] = worst
@@ -193,9 +193,9 @@ async def come_back(stand: Stand, node: NodeProcess) -> None:
             return
         await asyncio.sleep(0.2)
     stand.found.wrong.append(f"{node.name} does not come back by itself: {node.code}")
-    await stand.arena.lose_disk(node)
-    await stand.arena.restart([node])
-    await stand.arena.until_voter(node)
+    await stand.cluster.lose_disk(node)
+    await stand.cluster.restart([node])
+    await stand.cluster.until_voter(node)
 
 
 def damage_journal(journal: Path) -> str:
@@ -216,14 +216,14 @@ async def damaged_journal(stand: Stand) -> None:
 
     It may have forgotten a vote or an entry that it acknowledged, so it may not go on with that
     disk: it begins with an empty one, or ends and says that it is damaged."""
-    arena = stand.arena
+    cluster = stand.cluster
     for number in range(20):
         await write(stand, f"journal-{time.time_ns()}-{number}", size=20_000)
-    leader = await arena.sure_leader()
-    node = next(each for each in arena.nodes if each is not leader)
-    folder = arena.folder / node.name
+    leader = await cluster.sure_leader()
+    node = next(each for each in cluster.nodes if each is not leader)
+    folder = cluster.folder / node.name
     async with stand.ours():
-        await arena.kill([node])
+        await cluster.kill([node])
         if not damage_journal(folder / "consensus" / "journal"):
             stand.found.wrong.append("there was no segment to damage")
         node.start()
@@ -238,9 +238,9 @@ async def damaged_journal(stand: Stand) -> None:
         if not node.alive:
             if node.code != NodeExit.DAMAGED:
                 stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
-            await arena.lose_disk(node)
-        await arena.restart([node])
-        await arena.until_voter(node)
+            await cluster.lose_disk(node)
+        await cluster.restart([node])
+        await cluster.until_voter(node)
         if (answered := await answers(stand)) < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
 
@@ -250,7 +250,7 @@ async def removed_folder(stand: Stand) -> None:
     """The folder of a follower is removed while it runs, under writes.
 
     It ends by itself and says why, comes back with an empty folder, and is a voter again."""
-    arena, kept = stand.arena, set[str]()
+    cluster, kept = stand.cluster, set[str]()
 
     async def keep(what: str) -> None:
         for number in range(10):
@@ -259,11 +259,11 @@ async def removed_folder(stand: Stand) -> None:
                 kept.add(name)
 
     await keep("before")
-    leader = await arena.sure_leader()
-    node = next(each for each in arena.nodes if each is not leader)
+    leader = await cluster.sure_leader()
+    node = next(each for each in cluster.nodes if each is not leader)
     async with stand.ours():
         # The node writes into it meanwhile, and may put a file where another was removed.
-        await asyncio.to_thread(shutil.rmtree, arena.folder / node.name, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, cluster.folder / node.name, ignore_errors=True)
         began = time.monotonic()
         await keep("meanwhile")
         while node.alive and time.monotonic() < began + GONE_S:
@@ -271,14 +271,14 @@ async def removed_folder(stand: Stand) -> None:
         stand.found.figures["ended_ms"] = int((time.monotonic() - began) * 1000)
         if node.alive:
             stand.found.wrong.append(f"it runs on for {GONE_S:.0f} s without its folder")
-            await arena.kill([node])
+            await cluster.kill([node])
         elif node.code != NodeExit.DAMAGED:
             stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
-        await arena.restart([node])
-        await arena.until_voter(node)
+        await cluster.restart([node])
+        await cluster.until_voter(node)
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered")
-    async with arena.client(arena.nodes.endpoints, 10.0) as client:
+    async with cluster.client(cluster.nodes.endpoints, 10.0) as client:
         lost = kept - await names(client, VICTIM)
     stand.found.figures["written"] = len(kept)
     if lost:
@@ -288,11 +288,11 @@ async def removed_folder(stand: Stand) -> None:
 @deed("-", 12)
 async def nervous_operator(stand: Stand) -> None:
     """Snapshots, backups, verifications, drains and moves of the leader, all at once."""
-    arena = stand.arena
+    cluster = stand.cluster
 
     async def insist(number: int) -> None:
-        name = arena.nodes.names[number % 3]
-        async with arena.client(arena.nodes[name].client, 5.0) as client:
+        name = cluster.nodes.names[number % 3]
+        async with cluster.client(cluster.nodes[name].client, 5.0) as client:
             for turn in range(6):
                 stand.found.calls += 1
                 request = (
@@ -309,8 +309,8 @@ async def nervous_operator(stand: Stand) -> None:
 
     async with stand.ours():
         await asyncio.gather(*(insist(number) for number in range(12)))
-        for node in arena.nodes:
-            async with arena.client(node.client, 5.0) as client:
+        for node in cluster.nodes:
+            async with cluster.client(node.client, 5.0) as client:
                 with suppress(RaftschedError):
                     await client.call(cluster_pb2.DrainNodeRequest(node=node.name, resume=True))
         await asyncio.sleep(1.0)
@@ -321,26 +321,26 @@ async def nervous_operator(stand: Stand) -> None:
 @deed("A0, S1", 10)
 async def broken_job(stand: Stand) -> None:
     """A stored job that no node can compile any more, and the leader is killed."""
-    arena = stand.arena
+    cluster = stand.cluster
     job = job_pb2.Job(namespace=VICTIM, name=f"{POISONED}-{time.time_ns()}")
     job.spec.action.handler = "nobody"
     job.spec.schedules.add().cron.expression = "* * * * * *"
     job.spec.timing.end_time.FromSeconds(int(time.time()) + 60)
-    async with arena.client(arena.nodes.endpoints, 10.0) as client:
+    async with cluster.client(cluster.nodes.endpoints, 10.0) as client:
         await client.call(job_pb2.CreateJobRequest(job=job))
-    for node in arena.nodes:
-        arena.control(node.name, Control(poison=POISONED))
+    for node in cluster.nodes:
+        cluster.control(node.name, Control(poison=POISONED))
     try:
         async with stand.ours():
             await stand.injector.do(Planned(0.0, "kill", LEADER, 0.5))
         await asyncio.sleep(3.0)
-        ended = [node for node in arena.nodes if not node.alive]
+        ended = [node for node in cluster.nodes if not node.alive]
         for node in ended:
             stand.found.wrong.append(f"{node.name} ended with {node.code}")
         answered = await answers(stand)
         if answered < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
-        async with arena.client(arena.nodes.endpoints, 10.0) as client:
+        async with cluster.client(cluster.nodes.endpoints, 10.0) as client:
             with suppress(RaftschedError):
                 asked = job_pb2.GetJobRequest(namespace=VICTIM, job=job.name)
                 state = (await client.call(asked)).status.state
@@ -348,18 +348,18 @@ async def broken_job(stand: Stand) -> None:
                     word = job_pb2.JobStatus.State.Name(state)
                     stand.found.wrong.append(f"the job is {word}, and should be STATE_BROKEN")
     finally:
-        for node in arena.nodes:
-            arena.control(node.name)
+        for node in cluster.nodes:
+            cluster.control(node.name)
         async with stand.ours():
-            await arena.restart([node for node in arena.nodes if not node.alive])
-        async with arena.client(arena.nodes.endpoints, 10.0) as client:
+            await cluster.restart([node for node in cluster.nodes if not node.alive])
+        async with cluster.client(cluster.nodes.endpoints, 10.0) as client:
             await client.call(job_pb2.DeleteJobRequest(namespace=VICTIM, job=job.name))
 
 
 @deed("P15", 8)
 async def full_disks(stand: Stand) -> None:
     """Journals find no room, the leader's and then everybody's, under writes of 20 kB."""
-    arena = stand.arena
+    cluster = stand.cluster
     full = Control(failpoints={"before-append": Failpoint("error", error="ENOSPC")})
     kept = set[str]()
 
@@ -368,22 +368,22 @@ async def full_disks(stand: Stand) -> None:
             kept.add(name)
 
     async with stand.ours():
-        for whose in ([(await arena.sure_leader()).name], [node.name for node in arena.nodes]):
+        for whose in ([(await cluster.sure_leader()).name], [node.name for node in cluster.nodes]):
             for name in whose:
-                arena.control(name, full)
+                cluster.control(name, full)
             until = time.monotonic() + 2
             while time.monotonic() < until:
                 await asyncio.gather(*(keep(f"full-{time.time_ns()}-{n}") for n in range(20)))
             for name in whose:
-                arena.control(name)
+                cluster.control(name)
             await asyncio.sleep(1.0)
-    for node in arena.nodes:
+    for node in cluster.nodes:
         if not node.alive:
             stand.found.wrong.append(f"{node.name} ended with {node.code}: {node.tail()}")
-    await arena.restart([node for node in arena.nodes if not node.alive])
+    await cluster.restart([node for node in cluster.nodes if not node.alive])
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered once there is room")
-    async with arena.client(arena.nodes.endpoints, 10.0) as client:
+    async with cluster.client(cluster.nodes.endpoints, 10.0) as client:
         lost = kept - await names(client, VICTIM)
     stand.found.figures["written"] = len(kept)
     if lost:

@@ -160,7 +160,7 @@ class Door:
         self.field.found.codes["silent"] = self.field.found.codes.get("silent", 0) + 1
 
     @asynccontextmanager
-    async def crowd(self, count: int) -> AsyncIterator[list[HttpLine]]:
+    async def connections(self, count: int) -> AsyncIterator[list[HttpLine]]:
         """Connections for as long as the block lasts."""
         lines = await self.lines(count)
         self.field.found.calls += len(lines)

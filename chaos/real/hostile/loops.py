@@ -277,7 +277,7 @@ async def stolen_leases(field: HostileCaller) -> None:
         field.found.figures["answered"] = seen
 
     first = worker_pb2.WorkRequest(hello=hello)
-    await field.settled(lambda: field.meet(first, look), CALL_S, "no leader heard the hello")
+    await field.wait_until(lambda: field.meet(first, look), CALL_S, "no leader heard the hello")
 
 
 @attack("-", 3)

@@ -44,7 +44,7 @@ async def middle_of_a_knot(field: HostileCaller) -> None:
         async def ended() -> bool:
             return bool(await flows(field, "state=SUCCEEDED"))
 
-        await field.settled(ended, ENDS_S, "a flow from the middle has not ended")
+        await field.wait_until(ended, ENDS_S, "a flow from the middle has not ended")
         field.found.figures["seconds"] = round(time.monotonic() - began, 1)
 
 
@@ -90,7 +90,7 @@ async def ends_in_bulk(field: HostileCaller) -> None:
         again = job_pb2.CreateJobRequest(job=field.job("gone"))
         return (await field.ask(again)).ok
 
-    seconds = await field.settled(gone, GONE_S, "a job that was deleted has its name still")
+    seconds = await field.wait_until(gone, GONE_S, "a job that was deleted has its name still")
     field.found.figures["gone_s"] = round(seconds, 1)
 
 

@@ -49,7 +49,7 @@ async def failures_that_come_back(field: HostileCaller) -> None:
                 return False
             return True
 
-        await field.settled(ended, ENDS_S, "failures still bring each other about")
+        await field.wait_until(ended, ENDS_S, "failures still bring each other about")
         field.found.figures["leases"] = hands[0].taken
     if hands[0].taken > COME_BACK_MAX:
         field.wrong(f"one failure brought {hands[0].taken} runs, of at most {COME_BACK_MAX}")

@@ -12,15 +12,15 @@ from typing import Any
 
 from ....cluster.local.process import ProcessFailed
 from .. import history, machine
-from ..checks import judge
+from ..checks import violations_in
 from ..faults import LEADER, Planned
 from ..history import Observations
 from ..load import Load
 from ..run import DUE_S, EDGE_MS, finish
 from ..verdict import DOUBLED, LOST
+from .checks import HostileLimits, Played, verdict
 from .gateway_watch import SPACE
 from .hands import names as names_of
-from .judge import HostileLimits, Played, verdict
 from .stand import Say, Stand
 from .table import ATTACKS, Attack
 
@@ -30,7 +30,7 @@ SIDE_BY_SIDE = 2
 PACE_LEAST = 0.4
 # Beside another attack and deaths of leaders.
 SLACK = 3.0
-CALM_S = 0.3
+QUIET_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +58,22 @@ def pace(asked: HostileOptions) -> float:
     """Attacks are shorter where all of them would not fit into the time."""
     if asked.only:
         return 1.0
-    whole = sum(each.seconds + CALM_S for each in ATTACKS.values()) / SIDE_BY_SIDE
+    whole = sum(each.seconds + QUIET_S for each in ATTACKS.values()) / SIDE_BY_SIDE
     return min(1.0, max(PACE_LEAST, asked.seconds / whole))
 
 
 async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
     stand = Stand(folder, asked.seed, say)
-    arena = stand.arena
-    machines = asyncio.create_task(machine.watch(arena.journal, folder, arena.processes))
+    cluster = stand.cluster
+    machines = asyncio.create_task(machine.watch(cluster.journal, folder, cluster.processes))
     watching: asyncio.Task[None] | None = None
     try:
         await stand.start()
         say("3 nodes with tokens, workers, a sink and a bystander are up")
-        load = Load(arena.nodes.endpoints, arena.journal, asked.seed, token=arena.tokens["load"])
-        async with arena.client(arena.nodes.endpoints, 30.0) as client:
+        load = Load(
+            cluster.nodes.endpoints, cluster.journal, asked.seed, token=cluster.tokens["load"]
+        )
+        async with cluster.client(cluster.nodes.endpoints, 30.0) as client:
             await load.prepare(client)
             from_ms = int(time.time() * 1000) + EDGE_MS
             load.start()
@@ -80,13 +82,13 @@ async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
             began = time.monotonic()
             await attack(stand, asked, load)
             ended = time.monotonic()
-            await arena.restart(list(arena.nodes))
+            await cluster.restart(list(cluster.nodes))
             await load.stop()
             await asyncio.sleep(max(0.0, load.last_due_ms / 1000 + DUE_S - time.time()))
-            await finish(arena, client, from_ms, say)
+            await finish(cluster, client, from_ms, say)
             # More are made meanwhile.
             made = set(stand.gateway.made)
-            stand.sight.gateway_lost = len(made - await names_of(client, SPACE))
+            stand.seen.gateway_lost = len(made - await names_of(client, SPACE))
         for task in (machines, watching):
             if task.done():
                 task.result()
@@ -99,17 +101,17 @@ async def run(folder: Path, asked: HostileOptions, say: Say) -> dict[str, Any]:
             watching.cancel()
         await stand.stop()
     stand.gather(began, ended)
-    return judged(stand, asked)
+    return findings(stand, asked)
 
 
-def judged(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
-    seen = Observations.of(history.read(stand.arena.history()))
+def findings(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
+    seen = Observations.of(history.read(stand.cluster.history()))
     lags = [(lag.began, lag.ended) for lag in seen.lags]
-    stand.sight.busy = lags + [(crowd.began, crowd.ended) for crowd in seen.crowds]
-    violations = judge(seen)
+    stand.seen.busy = lags + [(span.began, span.ended) for span in seen.contentions]
+    violations = violations_in(seen)
     for violation in violations[:20]:
         stand.say(str(violation))
-    figures = verdict(stand.sight, asked.limits, map(str, violations))
+    figures = verdict(stand.seen, asked.limits, map(str, violations))
     stories = [violation.story for violation in violations]
     counts = {
         "lost": sum(any(word in story for word in LOST) for story in stories),
@@ -120,7 +122,7 @@ def judged(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
         "firings": sum(run_.scheduled for run_ in seen.runs),
         "leases": len(seen.leases),
     }
-    played = {each.name for each in stand.sight.played}
+    played = {each.name for each in stand.seen.played}
     counts["played"] = len(played)
     counts["not_played"] = len(set(ATTACKS) - played) if not asked.only else 0
     head = {"verdict": figures.pop("verdict")}
@@ -130,9 +132,9 @@ def judged(stand: Stand, asked: HostileOptions) -> dict[str, Any]:
 async def attack(stand: Stand, asked: HostileOptions, load: Load) -> None:
     """Some attacks at a time, and the leader dies now and then."""
     began = time.monotonic()
-    first = Played("first-token", "P9, S5", began, began, stand.arena.first_token)
+    first = Played("first-token", "P9, S5", began, began, stand.cluster.first_token)
     if not asked.only or "first-token" in asked.only:
-        stand.sight.played.append(first)
+        stand.seen.played.append(first)
     until = began + asked.seconds
     line = iter(chosen(asked))
     stand.pace = pace(asked)
@@ -143,16 +145,16 @@ async def attack(stand: Stand, asked: HostileOptions, load: Load) -> None:
         for each in line:
             if time.monotonic() >= until and not asked.only:
                 return
-            stand.arena.check()
+            stand.cluster.check()
             load.check()
             stand.say(f"{time.monotonic() - began:6.1f} s  {each.name}")
             await stand.play(each)
-            await asyncio.sleep(CALM_S)
+            await asyncio.sleep(QUIET_S)
 
     killing = asyncio.create_task(kill(stand)) if asked.kills else None
     try:
         lanes = 1 if asked.only else SIDE_BY_SIDE
-        await asyncio.gather(*(play(CALM_S * number) for number in range(lanes)))
+        await asyncio.gather(*(play(QUIET_S * number) for number in range(lanes)))
         if not asked.only:
             await asyncio.sleep(max(0.0, until - time.monotonic()))
     finally:

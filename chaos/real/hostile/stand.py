@@ -20,15 +20,15 @@ from ....cluster.local.ports import LOOPBACK, free_ports
 from ....cluster.local.process import Process, ProcessFailed
 from ....cluster.node.bootstrap_token import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
-from ..arena import Arena
+from ..chaos_cluster import ChaosCluster
 from ..history import Lease, read
 from ..injector import Injector
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
 from .brief import AttackBrief, AttackFindings
+from .checks import HighestTerm, HostileObservations, Memory, Played, Start, elections
 from .field import LOAD_CALL_S
 from .gateway_watch import GatewayWatch
-from .judge import HighestTerm, Memory, Played, Sight, Start, elections
 
 VICTIM, PULSES = "victim", 10
 LOOK_S, RSS_S = 0.2, 0.5
@@ -63,8 +63,8 @@ class Plain:
         """There is nothing to close."""
 
 
-class Guarded(Arena):
-    """An arena whose nodes want tokens."""
+class Guarded(ChaosCluster):
+    """A cluster whose nodes want tokens."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, 3, seed, Plain(), settings=["--tokens"])
@@ -80,11 +80,11 @@ class Guarded(Arena):
                 asked = namespace_pb2.CreateNamespaceRequest()
                 asked.namespace.name = namespace
                 await client.call(asked)
-        await self.make_token("crew", Role.ROLE_WORKER, "default")
+        await self.make_token("workers", Role.ROLE_WORKER, "default")
         await self.make_token("load", Role.ROLE_EDITOR, "default")
         await self.make_token("bystander", Role.ROLE_WORKER, VICTIM)
         for worker in self.workers:
-            worker.environment[TOKEN] = self.tokens["crew"]
+            worker.environment[TOKEN] = self.tokens["workers"]
 
     async def make_token(self, name: str, role: Role.ValueType, namespace: str) -> str:
         request = access_pb2.CreateAccessTokenRequest(request_id=f"make-{name}")
@@ -134,9 +134,9 @@ class Stand:
 
     def __init__(self, folder: Path, seed: int, say: Say) -> None:
         self.folder, self.seed, self.say = folder, seed, say
-        self.arena = Guarded(folder, seed)
-        self.injector = Injector(self.arena)
-        self.sight = Sight()
+        self.cluster = Guarded(folder, seed)
+        self.injector = Injector(self.cluster)
+        self.seen = HostileObservations()
         self.gateway = GatewayWatch(self)
         # Whoever has a hand on the nodes has them alone.
         self.hands = asyncio.Lock()
@@ -164,7 +164,7 @@ class Stand:
         return Process(
             "bystander",
             [
-                "raftsched.chaos.real.worker", "by", self.arena.nodes.endpoints, str(port),
+                "raftsched.chaos.real.worker", "by", self.cluster.nodes.endpoints, str(port),
                 str(self.folder / "bystander.seen"), "--count", "1", "--fail", "0", "--twice", "0",
                 "--namespace", VICTIM,
             ],
@@ -174,23 +174,23 @@ class Stand:
     # Beside the attacks.
 
     async def start(self) -> None:
-        await self.arena.start()
-        self.bystander.environment[TOKEN] = self.arena.tokens["bystander"]
+        await self.cluster.start()
+        self.bystander.environment[TOKEN] = self.cluster.tokens["bystander"]
         self.sink.start()
         self.bystander.start()
-        async with self.arena.client(self.arena.nodes.endpoints, READY_S) as client:
+        async with self.cluster.client(self.cluster.nodes.endpoints, READY_S) as client:
             for number in range(PULSES):
                 await client.call(job_pb2.CreateJobRequest(job=pulse(number)))
 
     async def stop(self) -> None:
         self.bystander.kill()
         self.sink.kill()
-        await self.arena.stop()
+        await self.cluster.stop()
 
     async def watch(self) -> None:
         """Look at terms and memory for as long as the run lasts."""
         async with asyncio.TaskGroup() as tasks:
-            for node in self.arena.nodes:
+            for node in self.cluster.nodes:
                 tasks.create_task(self._watch_terms(node))
             tasks.create_task(self._watch_memory())
             tasks.create_task(self.tend())
@@ -198,7 +198,7 @@ class Stand:
             tasks.create_task(self.gateway.watch())
 
     async def _watch_terms(self, node: NodeProcess) -> None:
-        async with self.arena.client(node.client, 1.0) as client:
+        async with self.cluster.client(node.client, 1.0) as client:
             while True:
                 await asyncio.sleep(LOOK_S)
                 if not node.alive:
@@ -209,11 +209,11 @@ class Stand:
                         cluster_pb2.GetClusterStatusRequest(), endpoint=node.client
                     )
                     self._saw_term(int(status.term))
-                self.sight.asked.append((began, time.monotonic()))
+                self.seen.asked.append((began, time.monotonic()))
 
     def _saw_term(self, term: int) -> None:
-        before = self.sight.terms[-1].term if self.sight.terms else 0
-        self.sight.terms.append(HighestTerm(time.monotonic(), max(term, before)))
+        before = self.seen.terms[-1].term if self.seen.terms else 0
+        self.seen.terms.append(HighestTerm(time.monotonic(), max(term, before)))
 
     async def _watch_others(self) -> None:
         """Write down when processes that are none of ours use the machine."""
@@ -225,18 +225,19 @@ class Stand:
             mine = sum(seconds - used.get(pid, 0.0) for pid, seconds in ours.items())
             ended, used = time.monotonic(), ours
             if at and now - before - mine > FOREIGN_CORES * (ended - at):
-                self.sight.foreign.append((at, ended))
+                self.seen.foreign.append((at, ended))
             before, at = now, ended
             await asyncio.sleep(RSS_S)
 
     def _ours_s(self) -> dict[int, float]:
         """Processor time of the harness and of what it started, by process."""
-        arena = self.arena
+        cluster = self.cluster
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         # What has ended is counted whole once it has, which errs to our disadvantage.
         found = {os.getpid(): time.process_time(), 0: ended.ru_utime + ended.ru_stime}
         for each in (
-            *arena.nodes, *arena.workers, arena.sink, self.sink, self.bystander, *self.attackers,
+            *cluster.nodes, *cluster.workers, cluster.sink,
+            self.sink, self.bystander, *self.attackers,
         ):  # fmt: skip
             with suppress(OSError, IndexError):
                 if each.alive:
@@ -250,34 +251,34 @@ class Stand:
             if self.hands.locked():
                 continue
             async with self.hands:
-                for node in self.arena.nodes:
+                for node in self.cluster.nodes:
                     if not node.alive:
                         death = f"{node.name} ended with {node.code}: {why(node)}"
                         self.say(f"         {death}")
-                        self.sight.deaths.append((time.monotonic(), death))
+                        self.seen.deaths.append((time.monotonic(), death))
                         node.start()
 
     async def _watch_memory(self) -> None:
         while True:
-            for node in self.arena.nodes:
+            for node in self.cluster.nodes:
                 if node.alive:
                     with suppress(OSError):
                         rss = node.rss_mb()
                         if rss:
-                            seen = Memory(time.monotonic(), node.name, node.pid, rss)
-                            self.sight.memory.append(seen)
+                            reading = Memory(time.monotonic(), node.name, node.pid, rss)
+                            self.seen.memory.append(reading)
             await asyncio.sleep(RSS_S)
 
     @asynccontextmanager
     async def ours(self) -> AsyncIterator[None]:
         """What happens to the leader meanwhile is the harness's doing."""
         span = [time.monotonic(), float("inf")]
-        self.sight.ours.append((span[0], span[1]))
-        place = len(self.sight.ours) - 1
+        self.seen.ours.append((span[0], span[1]))
+        place = len(self.seen.ours) - 1
         try:
             yield
         finally:
-            self.sight.ours[place] = (span[0], time.monotonic())
+            self.seen.ours[place] = (span[0], time.monotonic())
 
     # Attacks.
 
@@ -297,9 +298,9 @@ class Stand:
             began = time.monotonic()
             found = await self.send(attack, brief)
         ended = time.monotonic()
-        self.sight.played.append(Played(attack.name, attack.number, began, ended, found))
+        self.seen.played.append(Played(attack.name, attack.number, began, ended, found))
         words = f": {found.wrong[0]}" if found.wrong else ""
-        if moved := elections(self.sight, began, ended):
+        if moved := elections(self.seen, began, ended):
             words = f", {moved} elections{words}"
         self.say(f"         {attack.name} {ended - began:.1f} s, {found.calls} calls, "
                  f"{found.refused} refused{words}")  # fmt: skip
@@ -308,15 +309,15 @@ class Stand:
         """A namespace of its own, with a token for each role."""
         self.numbers += 1
         space = f"m{self.numbers}-{attack.name}"
-        async with self.arena.client(self.arena.nodes.endpoints, READY_S) as client:
+        async with self.cluster.client(self.cluster.nodes.endpoints, READY_S) as client:
             asked = namespace_pb2.CreateNamespaceRequest()
             asked.namespace.name = space
             await client.call(asked)
         roles = {"editor": Role.ROLE_EDITOR, "worker": Role.ROLE_WORKER, "viewer": Role.ROLE_VIEWER}
-        tokens = {"admin": self.arena.tokens["root"]}
+        tokens = {"admin": self.cluster.tokens["root"]}
         for word, role in roles.items():
-            tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
-        nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
+            tokens[word] = await self.cluster.make_token(f"{space}-{word}", role, space)
+        nodes = tuple((n.client, n.peer, n.http) for n in self.cluster.nodes)
         seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds + LOAD_CALL_S
         return AttackBrief(
             attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens,
@@ -352,18 +353,18 @@ class Stand:
 
     def gather(self, began: float, ended: float) -> None:
         """What the bystander saw, by the clock of the harness."""
-        self.sight.began, self.sight.ended = began, ended
-        seen = [e for e in read([self.folder / "bystander.seen"]) if isinstance(e, Lease)]
+        self.seen.began, self.seen.ended = began, ended
+        leases = [e for e in read([self.folder / "bystander.seen"]) if isinstance(e, Lease)]
         times: dict[str, set[int]] = {}
-        for lease in seen:
+        for lease in leases:
             late_ms = float(lease.wall_ms - lease.due_ms)
             due_at = lease.at - max(0.0, late_ms) / 1000
             if lease.attempt == 1:
-                self.sight.starts.append(Start(due_at, late_ms))
+                self.seen.starts.append(Start(due_at, late_ms))
             if began + 1 <= due_at <= ended - 2:
                 times.setdefault(lease.job, set()).add(lease.scheduled_ms)
         for due in times.values():
-            self.sight.never += (max(due) - min(due)) // 1000 + 1 - len(due)
+            self.seen.never += (max(due) - min(due)) // 1000 + 1 - len(due)
 
 
 def used_s() -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from . import (
     alone,
     bodies,
-    crews,
     frames,
     graphs,
     hands,
@@ -20,6 +19,7 @@ from . import (
     web_bodies,
     web_lines,
     web_requests,
+    workers,
 )
 from .attack import ATTACKS as ATTACKS
 from .attack import Attack as Attack
@@ -31,7 +31,7 @@ MODULES = (
     sockets,
     headers,
     frames,
-    crews,
+    workers,
     graphs,
     middles,
     times,

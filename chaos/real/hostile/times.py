@@ -42,13 +42,13 @@ async def backfill_at_speed(field: HostileCaller) -> None:
         async def done() -> bool:
             return not (await field.status("minutes")).backlog
 
-        await field.settled(done, BACKFILL_S, f"a backfill of {answer.planned} is not done")
+        await field.wait_until(done, BACKFILL_S, f"a backfill of {answer.planned} is not done")
         field.found.figures["seconds"] = round(time.monotonic() - began, 1)
         field.found.figures["planned"] = answer.planned
 
 
 @attack("P3", 6)
-async def backfill_crowd(field: HostileCaller) -> None:
+async def many_backfills(field: HostileCaller) -> None:
     """Fifty jobs are backfilled with 9,990 times each, at once."""
     await field.load(field.job(f"b-{n}", cron="* * * * *") for n in range(50))
     await field.many(50, lambda n: field.ask(backfill(field, f"b-{n}", BACKFILL)), at_once=10)

@@ -11,7 +11,7 @@ from .attack import attack
 from .field import HostileCaller
 from .http1 import AGAIN_S, Door, HttpLine, request
 
-CROWD = 1_200  # More than one address may have.
+CONNECTIONS = 1_200  # More than one address may have.
 SLOW, SLOW_S = 500, 0.3
 WATCHERS = 600
 READERS = 300
@@ -25,7 +25,7 @@ LARGE_BODY = 900_000
 async def http_idle(field: HostileCaller) -> None:
     """1,200 connections to the gateway that say nothing, opened again as they are closed."""
     door = Door(field)
-    async with door.crowd(CROWD) as lines:
+    async with door.connections(CONNECTIONS) as lines:
         while door.goes_on:
             for number, line in enumerate(lines):
                 if line.reader.at_eof() and (new := await door.line()) is not None:
@@ -40,7 +40,7 @@ async def http_slow_heads(field: HostileCaller) -> None:
     """500 connections that send a letter of a header now and then, and never the last line."""
     door = Door(field)
     head = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
-    async with door.crowd(SLOW) as lines:
+    async with door.connections(SLOW) as lines:
         for line in lines:
             line.writer.write(head)
         while door.goes_on:
@@ -54,7 +54,7 @@ async def http_slow_bodies(field: HostileCaller) -> None:
     """500 requests whose large bodies come by the byte; half of them show a token."""
     door = Door(field)
     sized = [("Content-Length", str(LARGE_BODY)), ("Content-Type", "application/json")]
-    async with door.crowd(SLOW) as lines:
+    async with door.connections(SLOW) as lines:
         for number, line in enumerate(lines):
             token = door.token("editor") if number % 2 else ""
             line.writer.write(request("POST", "/v1/jobs", token=token, headers=sized) + b'{"a": "')
@@ -77,7 +77,7 @@ async def http_unread_lists(field: HostileCaller) -> None:
             await line.send(asked)
         field.found.calls += 1
 
-    async with door.crowd(READERS) as lines:
+    async with door.connections(READERS) as lines:
         for line in lines:
             # Whoever does not read lets nothing into its own memory either.
             line.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ async def http_unread_streams(field: HostileCaller) -> None:
     door = Door(field)
     takes = [("Accept", "text/event-stream")]
     await field.load([field.job("watched", data=bytes(10_000))])
-    async with door.crowd(WATCHERS) as lines:
+    async with door.connections(WATCHERS) as lines:
         for number, line in enumerate(lines):
             line.writer.transport.pause_reading()  # type: ignore[attr-defined]
             # Half of them want the same, which one stream of the cluster is enough for.

@@ -158,17 +158,17 @@ def put(
 
 
 def condition_of(name: str, given: dict[str, Any], *, cluster: bool) -> alert_pb2.AlertCondition:
-    said = {
+    conditions = {
         kind: value for kind, value in given.items() if value is not None and value is not False
     }
-    flags = [f"--{kind.replace('_', '-')}" for kind in said]
-    if len(said) != 1:
-        why = f"there are {len(said)}: {', '.join(flags)}" if said else "none is given"
+    flags = [f"--{kind.replace('_', '-')}" for kind in conditions]
+    if len(conditions) != 1:
+        why = f"there are {len(conditions)}: {', '.join(flags)}" if conditions else "none is given"
         raise wrong_use(
             f"an alert has one condition, and for {name} {why}",
             "", f"raftsched alert put {name} --lateness-above 5m, and another alert for each other",
         )  # fmt: skip
-    [(kind, value)] = said.items()
+    [(kind, value)] = conditions.items()
     if kind in OF_CLUSTER and not cluster:
         raise wrong_use(
             f"{flags[0]} is about the cluster, and alert {name} would be a namespace's",

@@ -70,7 +70,7 @@ def save(session: Invocation, file: Path, *, force: bool) -> Backup:
             _receive(session, out)
             out.flush()
             os.fsync(out.fileno())
-        said = verify(part, str(file))
+        verified = verify(part, str(file))
         part.replace(file)
         _sync(file.parent)
     except OSError as wrong:
@@ -78,7 +78,7 @@ def save(session: Invocation, file: Path, *, force: bool) -> Backup:
         raise wrong_use(f"cannot write {file}", reason, "name a file elsewhere") from wrong
     finally:
         part.unlink(missing_ok=True)
-    return said
+    return verified
 
 
 @contextlib.contextmanager
@@ -119,26 +119,28 @@ def _write(answer: Any, out: IO[bytes]) -> int:  # A message of the stream.
 def verify(path: Path, name: str) -> Backup:
     """Read an archive again and compare each file with its checksum."""
     found: dict[str, tuple[int, str]] = {}
-    said: dict[str, Any] = {}
+    manifest: dict[str, Any] = {}
     try:
         with tarfile.open(path, "r|") as archive:
             for entry in archive:
                 body = archive.extractfile(entry)
-                if body is None or said:
+                if body is None or manifest:
                     raise ValueError(f"{entry.name} should not be there")
                 if entry.name == MANIFEST:
-                    said = json.loads(body.read(MANIFEST_MAX))
+                    manifest = json.loads(body.read(MANIFEST_MAX))
                 else:
                     found[entry.name] = _digest(body)
-        if not found and not said:
+        if not found and not manifest:
             raise ValueError(f"it holds no file at all in {path.stat().st_size:,} bytes")
-        stated = _stated(said)
+        stated = _stated(manifest)
         if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
             raise ValueError(f"{wrong[0]} is not as the manifest says")
-        texts = {key: said[key] for key in ("cluster", "node", "revision", "fingerprint", "time")}
+        texts = {
+            key: manifest[key] for key in ("cluster", "node", "revision", "fingerprint", "time")
+        }
         return Backup(
-            name, **texts, files=len(found), size=path.stat().st_size, jobs=said.get("jobs"),
-            live_runs=said.get("live_runs"),
+            name, **texts, files=len(found), size=path.stat().st_size, jobs=manifest.get("jobs"),
+            live_runs=manifest.get("live_runs"),
         )  # fmt: skip
     except OSError as wrong:
         raise wrong_use(
@@ -151,24 +153,24 @@ def verify(path: Path, name: str) -> Backup:
         ) from error  # fmt: skip
 
 
-def _stated(said: Any) -> dict[str, tuple[int, str]]:
+def _stated(manifest: Any) -> dict[str, tuple[int, str]]:
     """The files that a manifest names, once all that is shown of it makes sense."""
-    if not said:
+    if not manifest:
         raise ValueError(f"it was cut off: its {MANIFEST} is missing")
-    if not isinstance(said, dict):
-        raise ValueError(f"its {MANIFEST} is no object but {_short(said)}")
+    if not isinstance(manifest, dict):
+        raise ValueError(f"its {MANIFEST} is no object but {_short(manifest)}")
     for key, kind in KINDS.items():
-        value = said.get(key)
+        value = manifest.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ValueError(f"its manifest says {key}: {_short(value)}, which is no {NAMES[kind]}")
     for key in COUNTS:
-        value = said.get(key, 0)
+        value = manifest.get(key, 0)
         if not isinstance(value, int) or value < 0:
             raise ValueError(f"its manifest says {key}: {_short(value)}, which is no count")
-    if ahead_ms(said["time"]) is None:
-        raise ValueError(f"its manifest says time: {_short(said['time'])}, which is no time")
+    if ahead_ms(manifest["time"]) is None:
+        raise ValueError(f"its manifest says time: {_short(manifest['time'])}, which is no time")
     stated: dict[str, tuple[int, str]] = {}
-    for file in said["files"]:
+    for file in manifest["files"]:
         if not isinstance(file, dict) or not file.keys() >= {"name", "size", "sha256"}:
             raise ValueError(f"its manifest says of a file {_short(file)}, without all it needs")
         stated[str(file["name"])] = file["size"], file["sha256"]
@@ -191,16 +193,16 @@ def ahead_ms(text: str) -> int | None:
 
 
 def put_back(
-    session: Invocation, file: Path, said: Backup, *, other_cluster: bool
+    session: Invocation, file: Path, backup: Backup, *, other_cluster: bool
 ) -> cluster_pb2.RestoreBackupResponse:
     """Send a backup that was verified, and have it take the place of the state."""
-    backup_id = f"{said.revision}-{uuid.uuid4()}"
+    backup_id = f"{backup.revision}-{uuid.uuid4()}"
     try:
-        with file.open("rb") as opened, bar("Restore, bytes", said.size) as advance:
+        with file.open("rb") as opened, bar("Restore, bytes", backup.size) as advance:
             offset = 0
             while piece := opened.read(PIECE_BYTES):
                 request = m.cluster_pb2.StageBackupRequest(
-                    backup_id=backup_id, size=said.size, offset=offset, data=piece
+                    backup_id=backup_id, size=backup.size, offset=offset, data=piece
                 )
                 kind = m.cluster_pb2.StageBackupResponse
                 session.ask(session.write(request), kind, "send the backup")
@@ -214,7 +216,7 @@ def put_back(
             m.cluster_pb2.RestoreBackupRequest(backup_id=backup_id, other_cluster=other_cluster)
         ),
         m.cluster_pb2.RestoreBackupResponse, "put the backup back",
-        timeout=max(session.timeout_s, EXCHANGE_S + said.size / BYTES_A_SECOND),
+        timeout=max(session.timeout_s, EXCHANGE_S + backup.size / BYTES_A_SECOND),
     )  # fmt: skip
 
 

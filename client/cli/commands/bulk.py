@@ -105,8 +105,8 @@ class Progress:
         base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
         path = Path(base).expanduser() / "raftsched" / "imports" / f"{key}.json"
         try:
-            said = json.loads(path.read_text())
-            return cls(path, said["id"], said["done"], Tally(**said["tally"]))
+            saved = json.loads(path.read_text())
+            return cls(path, saved["id"], saved["done"], Tally(**saved["tally"]))
         except (OSError, ValueError, KeyError, TypeError):
             return cls(path, uuid.uuid4().hex)
 
@@ -134,9 +134,9 @@ class Progress:
 def key_of(session: Invocation, path: str, cluster_id: str, mode: int) -> str:
     """The same file, as it is now, into the same place, in the same way."""
     status = os.stat(path)
-    said = (cluster_id, session.namespace, os.path.realpath(path), status.st_size,
+    facts = (cluster_id, session.namespace, os.path.realpath(path), status.st_size,
             status.st_mtime_ns, mode)  # fmt: skip
-    return sha256(repr(said).encode()).hexdigest()[:32]
+    return sha256(repr(facts).encode()).hexdigest()[:32]
 
 
 def send(

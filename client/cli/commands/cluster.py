@@ -242,13 +242,13 @@ def backup(session: Invocation, file: Path, force: bool) -> None:
     """
     from .backup import save
 
-    said = save(session, file, force=force)
+    saved = save(session, file, force=force)
     session.say(
-        f"Backup of {said.cluster} at revision {said.revision}, as {said.node} has it: "
-        f"{many(said.files, 'file')}, {said.size / 1e6:,.1f} MB, verified."
+        f"Backup of {saved.cluster} at revision {saved.revision}, as {saved.node} has it: "
+        f"{many(saved.files, 'file')}, {saved.size / 1e6:,.1f} MB, verified."
     )
     if not session.out.is_table:
-        echo(said.text())
+        echo(saved.text())
 
 
 @command(
@@ -268,30 +268,30 @@ def restore(session: Invocation, file: Path, *, other_cluster: bool) -> None:
     """
     from .backup import AHEAD_MS, ahead_ms, put_back, verify
 
-    said = verify(file, str(file))
+    kept = verify(file, str(file))
     holds = (
-        f"{many(said.jobs, 'job')}, {many(said.live_runs or 0, 'run')} under way"
-        if said.jobs is not None else "jobs and runs not counted"
+        f"{many(kept.jobs, 'job')}, {many(kept.live_runs or 0, 'run')} under way"
+        if kept.jobs is not None else "jobs and runs not counted"
     )  # fmt: skip
     session.say(
-        f"{file}: cluster {said.cluster} at revision {said.revision}, as {said.node} had it at "
-        f"{said.time}: {holds}, {said.size / 1e6:,.1f} MB, verified."
+        f"{file}: cluster {kept.cluster} at revision {kept.revision}, as {kept.node} had it at "
+        f"{kept.time}: {holds}, {kept.size / 1e6:,.1f} MB, verified."
     )
-    if (ahead_ms(said.time) or 0) > AHEAD_MS:
+    if (ahead_ms(kept.time) or 0) > AHEAD_MS:
         session.out.paint(
-            f"Its time, {said.time}, is ahead of this machine's clock: one of the two is wrong. "
-            f"Go by the revision, {said.revision}.",
+            f"Its time, {kept.time}, is ahead of this machine's clock: one of the two is wrong. "
+            f"Go by the revision, {kept.revision}.",
             "yellow", err=True,
         )  # fmt: skip
     session.confirm(
-        f"Put it in the place of the state? What came after revision {said.revision} "
-        f"({said.time}) is lost."
+        f"Put it in the place of the state? What came after revision {kept.revision} "
+        f"({kept.time}) is lost."
     )
     if session.dry_run:
         if not session.out.is_table:
-            echo(said.text())
+            echo(kept.text())
         return
-    made = put_back(session, file, said, other_cluster=other_cluster)
+    made = put_back(session, file, kept, other_cluster=other_cluster)
     session.done(
         made,
         f"The cluster goes on from the backup, at revision {made.revision}: "
@@ -315,8 +315,8 @@ def verify(session: Invocation, repair: bool) -> None:
     one for which nobody else waits. Ends with 1 when something differs.
     """
     found = verified(session, repair=repair)
-    said = "sound" if found.sound else f"NOT SOUND: {many(found.difference_count, 'difference')}"
-    session.done(found, f"{found.records:,} records at revision {found.revision}: {said}.")
+    result = "sound" if found.sound else f"NOT SOUND: {many(found.difference_count, 'difference')}"
+    session.done(found, f"{found.records:,} records at revision {found.revision}: {result}.")
     if session.out.is_table:
         for difference in found.differences:
             echo(difference)

@@ -88,13 +88,13 @@ def use(session: Invocation, name: str) -> None:
 def _done(session: Invocation, contexts: Contexts, name: str, text: str) -> None:
     """Say what was done, and which variable says otherwise: it comes before the file."""
     kept = contexts.contexts[name]
-    said = os.environ.get("RAFTSCHED_ENDPOINTS", "")
+    endpoints = os.environ.get("RAFTSCHED_ENDPOINTS", "")
     other = os.environ.get("RAFTSCHED_CONTEXT", "")
     overruled = ""
     if contexts.current == name and other and other != name:
         overruled = f"RAFTSCHED_CONTEXT={other}"
-    elif contexts.current == name and said and not same_cluster(Value(said, ""), kept):
-        overruled = f"RAFTSCHED_ENDPOINTS={said}"
+    elif contexts.current == name and endpoints and not same_cluster(Value(endpoints, ""), kept):
+        overruled = f"RAFTSCHED_ENDPOINTS={endpoints}"
     if overruled:
         text = (
             f"Context {name} is kept, but {overruled} comes before it, so commands do not use it."

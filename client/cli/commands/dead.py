@@ -133,10 +133,10 @@ def requeue(session: Invocation, run_ids: tuple[str, ...], every: bool, **given:
         total += answer.requeued
         more = answer.more and not session.dry_run
     left_out = answer.left_out
-    said = f"{many(total, 'dead letter')} to run again."
+    sentence = f"{many(total, 'dead letter')} to run again."
     if left_out:
-        said += f" {many(left_out, 'dead letter')} left out: another run has the business key."
-    session.done(kind(requeued=total, more=answer.more, left_out=left_out), said)
+        sentence += f" {many(left_out, 'dead letter')} left out: another run has the business key."
+    session.done(kind(requeued=total, more=answer.more, left_out=left_out), sentence)
 
 
 @command(

@@ -56,7 +56,7 @@ def dev(folder: Path | None, nodes: str, port: int) -> None:
 
 @contextlib.contextmanager
 def _folder(folder: Path | None) -> Iterator[tuple[Path, str]]:
-    """Where the data is, and what is said of it."""
+    """Where the data is, and what is shown of it."""
     if folder is None:
         made = Path(tempfile.mkdtemp(prefix="raftsched-dev-"))
         try:

@@ -133,8 +133,8 @@ def lines(name: str) -> Iterator[str]:
         shown = flat.SINGULARS.get(word, word)
         yield ""
         several = "may be a table" if option.metavar in flat.MARKS else "may be a list"
-        said = HELP.get(word, option.help or "")
-        help_text = flat.in_words(said).replace("can be repeated", several)
+        text = HELP.get(word, option.help or "")
+        help_text = flat.in_words(text).replace("can be repeated", several)
         if isinstance(option.type, click.Choice):
             help_text += f" One of {', '.join(option.type.choices)}."
         for line in textwrap.wrap(help_text, WIDTH - 2, break_on_hyphens=False):

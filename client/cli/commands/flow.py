@@ -100,8 +100,8 @@ def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:
     below: dict[str, list[tuple[str, str]]] = {job: [] for job in found.jobs}
     for edge in found.edges:
         on = enum_word(edge, "condition") or "success"
-        said = " (triggered)" if edge.triggers else "" if on == "success" else f" (on {on})"
-        below[edge.upstream].append((edge.downstream, said))
+        note = " (triggered)" if edge.triggers else "" if on == "success" else f" (on {on})"
+        below[edge.upstream].append((edge.downstream, note))
     fed = {edge.downstream for edge in found.edges}
     seen: set[str] = set()
     stack = [(job, 0, "") for job in reversed(found.jobs) if job not in fed]

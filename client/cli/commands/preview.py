@@ -124,10 +124,10 @@ def _notes(occurrences: Sequence[schedule_pb2.Occurrence]) -> list[str]:
     before = None
     for occurrence in occurrences:
         offset = datetime.fromisoformat(occurrence.local_time).utcoffset()
-        said = [occurrence.note] if occurrence.note else []
+        parts = [occurrence.note] if occurrence.note else []
         if before is not None and offset != before and offset is not None:
             ahead = offset > before
-            said.append(f"clock {'forward' if ahead else 'back'} since the one before")
+            parts.append(f"clock {'forward' if ahead else 'back'} since the one before")
         before = offset
-        notes.append("; ".join(said))
+        notes.append("; ".join(parts))
     return notes

@@ -103,8 +103,8 @@ def update(session: Invocation, name: str, etag: str, **limits: int | None) -> N
     request = session.write(m.queue_pb2.UpdateQueueRequest(queue=wanted))
     request.update_mask.paths.extend(given)
     changed = session.ask(request, m.queue_pb2.Queue, f"update queue {name}")
-    said = ", ".join(f"{field} {value or 'without limit'}" for field, value in given.items())
-    session.done(changed, f"Queue {name} has {said}.{fresh}")
+    shown = ", ".join(f"{field} {value or 'without limit'}" for field, value in given.items())
+    session.done(changed, f"Queue {name} has {shown}.{fresh}")
 
 
 def newness(session: Invocation, name: str) -> str:

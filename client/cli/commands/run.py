@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ID = click.argument("run_id", type=RUN, metavar="RUN")
 # One call waits so long; then its answer shows how far the run is, and the next one waits.
 WAIT_MS = 10_000
-FIRST_MS = 3_000  # Then it is said why it has not started.
+FIRST_MS = 3_000  # Then it is shown why it has not started.
 WAIT_SHARE = 0.8
 # While somebody reads along. Progress is no event, so there is nothing to watch.
 LOOK_MS = 1_000
@@ -135,15 +135,15 @@ def wait_for(session: Invocation, run_id: str, most: int | None) -> run_pb2.Run:
     began = monotonic()
     # Each call has its timeout, and the answer takes some of that to arrive.
     longest = min(WAIT_MS, WAIT_SHARE * session.timeout_s * 1000)
-    piece, is_said = min(FIRST_MS, longest), False
+    piece, is_shown = min(FIRST_MS, longest), False
     with status(f"Waiting for {run_id}") as say:
         while True:
             left = piece if most is None else most - (monotonic() - began) * 1000
             seen = wait_once(session, run_id, min(left, piece))
             if seen.HasField("end_time") or (most is not None and left <= piece):
                 return seen
-            if not is_said:
-                is_said, piece = True, longest
+            if not is_shown:
+                is_shown, piece = True, longest
                 say_why(session, seen)
             say(f"{run_id} is {word(seen)}, attempt {seen.attempt} {far(seen)}")
 

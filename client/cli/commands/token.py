@@ -230,10 +230,10 @@ def read_secret(session: Invocation, path: str) -> str:
 def note_of(path: str) -> str:
     """What the node wrote in place of a secret that was used, if it is here."""
     try:
-        said = Path(f"{path}.used").read_text().strip()
+        text = Path(f"{path}.used").read_text().strip()
     except (OSError, ValueError):
         return ""
-    return f"{path}.used says: {said}"
+    return f"{path}.used says: {text}"
 
 
 def why_none(session: Invocation) -> tuple[str, str]:

@@ -89,7 +89,7 @@ def live(session: Invocation, every_s: float) -> None:
 
     console, formats = session.out.console, session.out.formats
     reader = SnapshotReader(session)
-    # Whether anybody listens at all is said before the screen is taken.
+    # Whether anybody listens at all is found out before the screen is taken.
     _ = session.client
     with (
         contextlib.suppress(KeyboardInterrupt),

@@ -61,26 +61,26 @@ class ClusterSnapshot:
 
     def document(self) -> dict[str, Any]:
         """For programs: what is known, under the names of the API."""
-        said: dict[str, Any] = {"time": timestamp(self.at_ms).ToJsonString()}
+        document: dict[str, Any] = {"time": timestamp(self.at_ms).ToJsonString()}
         if self.status is not None:
-            said["cluster"] = plain(self.status)
+            document["cluster"] = plain(self.status)
         if (rates := self.rates) is not None:
-            said["rates"] = {
+            document["rates"] = {
                 "seconds": round(rates.over_s, 3), "fired": round(rates.fired, 1),
                 "leased": round(rates.leased, 1), "ended": round(rates.ended, 1),
                 "deadLetters": round(rates.dead_letters, 1),
             }  # fmt: skip
             if rates.p50_ms is not None and rates.p99_ms is not None:
-                said["lateness"] = {
+                document["lateness"] = {
                     "p50Ms": round(rates.p50_ms, 1),
                     "p99Ms": round(rates.p99_ms, 1),
                 }
         for name in ("queues", "workers", "alerts", "events"):
             if (items := getattr(self, name)) is not None:
-                said[name] = [plain(item) for item in items]
+                document[name] = [plain(item) for item in items]
         if self.missing:
-            said["missing"] = {part: str(why) for part, why in self.missing.items()}
-        return said
+            document["missing"] = {part: str(why) for part, why in self.missing.items()}
+        return document
 
 
 class SnapshotReader:

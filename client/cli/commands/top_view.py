@@ -50,8 +50,8 @@ def _parts(
         yield _words("yellow", f"Problem: {problem}")
     for strain in strains(status, formats):
         # What is over has one line, so that there is room for what is not.
-        said = f"{strain.label}: {strain}"
-        yield _words("yellow", said) if strain.matters else _line("", said)
+        text = f"{strain.label}: {strain}"
+        yield _words("yellow", text) if strain.matters else _line("", text)
     for alert in snapshot.alerts or ():
         where = alert.namespace or "the cluster"
         yield _words(

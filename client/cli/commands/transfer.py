@@ -147,9 +147,9 @@ def jobs_of(session: Invocation, path: str, is_table: bool) -> Iterator[job_pb2.
     from ..input.documents import documents
     from ..input.specfile import complain, read_job
 
-    for number, said in enumerate(documents(path, is_table=is_table), 1):
+    for number, document in enumerate(documents(path, is_table=is_table), 1):
         faults: list[str] = []
-        job = read_job(said, f"{path}: job {number}", faults)
+        job = read_job(document, f"{path}: job {number}", faults)
         place(session, job, path, faults)
         complain(faults)
         yield job
@@ -262,15 +262,15 @@ def bare(job: job_pb2.Job, form: str) -> dict[str, Any]:
 
         if (words := flat.written(job)) is not None:
             return words
-    said = readable(plain(job))
-    return {key: said[key] for key in ("namespace", "name", "spec") if key in said}
+    document = readable(plain(job))
+    return {key: document[key] for key in ("namespace", "name", "spec") if key in document}
 
 
-def write_job(out: IO[str], said: dict[str, Any], form: str, *, first: bool) -> None:
+def write_job(out: IO[str], document: dict[str, Any], form: str, *, first: bool) -> None:
     match form:
         case "yaml":
-            out.write(("" if first else "---\n") + yaml_of(said))
+            out.write(("" if first else "---\n") + yaml_of(document))
         case "json":
-            out.write(("[\n" if first else ",\n") + json_of(said))
+            out.write(("[\n" if first else ",\n") + json_of(document))
         case _:
-            out.write(json_of(said, separators=(",", ":")) + "\n")
+            out.write(json_of(document, separators=(",", ":")) + "\n")

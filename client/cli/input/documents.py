@@ -105,20 +105,23 @@ def _of_table(path: str) -> Iterator[Any]:
 def _row(titles: list[str], row: list[str], line: int) -> dict[str, Any]:
     if len(row) > len(titles):
         raise ValueError(f"line {line} has {len(row)} cells, and the first has {len(titles)}")
-    said: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for title, cell in zip(titles, row, strict=False):
         word, mark, key = title.partition(".")
         if not cell:
             continue
-        if mark and isinstance(said.setdefault(word, {}), dict):
-            said[word][key] = cell
+        if mark and isinstance(document.setdefault(word, {}), dict):
+            document[word][key] = cell
         elif mark:
             raise ValueError(f"line {line} has {word} and {title}; keep one of the two")
-        elif title in said:
-            said[title] = [*(said[title] if isinstance(said[title], list) else [said[title]]), cell]
+        elif title in document:
+            document[title] = [
+                *(document[title] if isinstance(document[title], list) else [document[title]]),
+                cell,
+            ]
         else:
-            said[title] = cell
-    return said
+            document[title] = cell
+    return document
 
 
 def _of_text(text: str) -> Iterator[Any]:
@@ -142,28 +145,28 @@ def _of_yaml(text: str) -> Iterator[Any]:
         raise ValueError(str(wrong)) from wrong
 
 
-def _flattened(said: Any) -> Iterator[Any]:  # Whatever JSON can hold.
+def _flattened(value: Any) -> Iterator[Any]:  # Whatever JSON can hold.
     """A job, a list of jobs, or a document with `jobs`."""
-    if said is None:
+    if value is None:
         return
-    if isinstance(said, list):
-        yield from said
-    elif isinstance(said, Mapping) and "flow" in said and "name" not in said:
-        yield from _of_flow(said)
-    elif isinstance(said, Mapping) and "jobs" in said and "name" not in said:
-        yield from said["jobs"] or ()
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, Mapping) and "flow" in value and "name" not in value:
+        yield from _of_flow(value)
+    elif isinstance(value, Mapping) and "jobs" in value and "name" not in value:
+        yield from value["jobs"] or ()
     else:
-        yield said
+        yield value
 
 
-def _of_flow(said: Mapping[str, Any]) -> Iterator[Any]:
+def _of_flow(document: Mapping[str, Any]) -> Iterator[Any]:
     """The jobs of a flow: what stands beside them goes for all, schedules for the first ones."""
-    flow, jobs = said["flow"], said.get("jobs")
+    flow, jobs = document["flow"], document.get("jobs")
     if not isinstance(flow, str) or not isinstance(jobs, Mapping) or not jobs:
         raise ValueError(
             "a flow is written as {flow: NAME, jobs: {JOB: {handler: ...}, OTHER: {after: JOB}}}"
         )
-    shared = {key: value for key, value in said.items() if key not in ("flow", "jobs")}
+    shared = {key: value for key, value in document.items() if key not in ("flow", "jobs")}
     for name, own in jobs.items():
         if not isinstance(own, Mapping):
             raise ValueError(f"flow {flow}: job {name}: {quoted(own)} is not a table of words")
@@ -173,8 +176,8 @@ def _of_flow(said: Mapping[str, Any]) -> Iterator[Any]:
         yield {"name": name, **given, **own, "labels": labels}
 
 
-def _labels(said: Mapping[str, Any], flow: str) -> Mapping[str, Any]:
-    labels = said.get("labels", said.get("label")) or {}
+def _labels(document: Mapping[str, Any], flow: str) -> Mapping[str, Any]:
+    labels = document.get("labels", document.get("label")) or {}
     if not isinstance(labels, Mapping):
         raise ValueError(f"flow {flow}: labels: {quoted(labels)} is not a table of texts")
     return labels

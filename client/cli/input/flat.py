@@ -77,19 +77,21 @@ def _below(kind: Any, path: str) -> Iterator[str]:  # A Descriptor.
             yield from _below(below, f"{path}.{field.name}")
 
 
-def is_meant(said: Any) -> bool:
+def is_meant(document: Any) -> bool:
     """Whether a table is a job in these words: none has a `spec`, and the API's form always."""
-    return isinstance(said, Mapping) and "spec" not in said
+    return isinstance(document, Mapping) and "spec" not in document
 
 
-def read(job: job_pb2.Job, said: Mapping[str, Any], note: Note, wire: Callable[..., None]) -> None:
+def read(
+    job: job_pb2.Job, document: Mapping[str, Any], note: Note, wire: Callable[..., None]
+) -> None:
     """Fill a job. `wire` reads what has the form of the API, as (message, value, path)."""
     given: dict[str, Any] = {
         name: () if option.multiple else False if option.is_flag else None
         for name, option in options().items()
     }
     schedules = None
-    for key, value in said.items():
+    for key, value in document.items():
         word = PLURALS.get(key := str(key).replace("-", "_"), key)
         if value is None:
             continue
@@ -143,54 +145,54 @@ def in_words(text: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)", word, text)
 
 
-def _payload(said: Any, kind: str | None) -> tuple[str | None, str | None]:
+def _payload(given: Any, kind: str | None) -> tuple[str | None, str | None]:
     """A text as the option takes it; what is a table, a list or a number is JSON."""
-    if said is None:
+    if given is None:
         return None, kind
-    if not isinstance(said, str):
-        return payloads.json_of(said), kind or payloads.JSON
-    if said.startswith("@"):
+    if not isinstance(given, str):
+        return payloads.json_of(given), kind or payloads.JSON
+    if given.startswith("@"):
         raise ValueError(
             "no file is read from here: write what is in it, or use the form with spec: "
             "{payload: {text: '@…'}}"
         )
-    return said, kind
+    return given, kind
 
 
-def _value(option: click.Option, word: str, said: Any) -> Any:
+def _value(option: click.Option, word: str, given: Any) -> Any:
     """What click would make of it."""
     if option.is_flag:
-        if isinstance(said, bool):
-            return said
-        if said not in ("true", "false"):
-            raise ValueError(f"{quoted(said)} is not true or false")
-        return said == "true"
-    if isinstance(said, list) and word == "shell":
-        return shlex.join(_plain(one) for one in said)
-    if isinstance(said, Mapping):
+        if isinstance(given, bool):
+            return given
+        if given not in ("true", "false"):
+            raise ValueError(f"{quoted(given)} is not true or false")
+        return given == "true"
+    if isinstance(given, list) and word == "shell":
+        return shlex.join(_plain(one) for one in given)
+    if isinstance(given, Mapping):
         mark = MARKS.get(option.metavar or "")
         if mark is None:
-            raise ValueError(f"{quoted(said)} is a table, and this is none")
-        said = [f"{key}{mark}{_plain(value)}" for key, value in said.items()]
-    if isinstance(said, list):
+            raise ValueError(f"{quoted(given)} is a table, and this is none")
+        given = [f"{key}{mark}{_plain(value)}" for key, value in given.items()]
+    if isinstance(given, list):
         if not option.multiple:
-            raise ValueError(f"{quoted(said)} is a list, and it has one value")
-        return tuple(_one(option, one) for one in said)
-    return (_one(option, said),) if option.multiple else _one(option, said)
+            raise ValueError(f"{quoted(given)} is a list, and it has one value")
+        return tuple(_one(option, one) for one in given)
+    return (_one(option, given),) if option.multiple else _one(option, given)
 
 
-def _one(option: click.Option, said: Any) -> Any:
-    if isinstance(said, Mapping | list):
-        raise ValueError(f"{quoted(said)} is not one value")
+def _one(option: click.Option, given: Any) -> Any:
+    if isinstance(given, Mapping | list):
+        raise ValueError(f"{quoted(given)} is not one value")
     if isinstance(option.type, Instant):
-        return utc_instant(said)
-    return option.type.convert(_plain(said), option, None)
+        return utc_instant(given)
+    return option.type.convert(_plain(given), option, None)
 
 
-def _plain(said: Any) -> str:
-    if isinstance(said, bool):
-        return "true" if said else "false"
-    return said.isoformat() if isinstance(said, date | datetime) else str(said)
+def _plain(given: Any) -> str:
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    return given.isoformat() if isinstance(given, date | datetime) else str(given)
 
 
 def _unknown(word: str) -> str:
@@ -208,18 +210,18 @@ def _unknown(word: str) -> str:
 
 def written(job: job_pb2.Job) -> dict[str, Any] | None:
     """The job in these words; None where they cannot hold all of it."""
-    said = {word: getattr(job, word) for word in BESIDE_SPEC if getattr(job, word)}
-    said |= _texts(job.spec, ("description", "owner", "labels"))
-    said |= _action(job.spec.action) | _schedules(job.spec)
+    words = {word: getattr(job, word) for word in BESIDE_SPEC if getattr(job, word)}
+    words |= _texts(job.spec, ("description", "owner", "labels"))
+    words |= _action(job.spec.action) | _schedules(job.spec)
     if job.spec.HasField("payload"):
-        said |= _written_payload(job.spec.payload)
-    said |= _texts(job.spec, None, but=said)
+        words |= _written_payload(job.spec.payload)
+    words |= _texts(job.spec, None, but=words)
     again, faults = job_pb2.Job(), list[str]()
-    read(again, said, lambda _, why: faults.append(why), _refuse)
+    read(again, words, lambda _, why: faults.append(why), _refuse)
     same = not faults and again == job_pb2.Job(
         namespace=job.namespace, name=job.name, spec=job.spec
     )
-    return said if same else None
+    return words if same else None
 
 
 def _refuse(*_: object) -> None:
@@ -276,21 +278,21 @@ def _action(action: job_pb2.Action) -> dict[str, Any]:
             http = action.http
             text = f"{http.method} {http.url}".strip()
             statuses = _one_or_all(list(http.expected_statuses))
-            said = {"http": text, "headers": _sorted(http.headers), "expect_status": statuses}
+            words = {"http": text, "headers": _sorted(http.headers), "expect_status": statuses}
         case "grpc":
             text = f"{action.grpc.target}/{action.grpc.method}"
             headers = _sorted(action.grpc.metadata)
-            said = {"grpc": text, "headers": headers, "tls": action.grpc.tls}
+            words = {"grpc": text, "headers": headers, "tls": action.grpc.tls}
         case "shell":
             shell = action.shell
             text = shell.argv[0] if shell.use_shell and shell.argv else shlex.join(shell.argv)
-            said = {
+            words = {
                 "shell": text, "use_shell": shell.use_shell, "env": _sorted(shell.environment),
                 "warn_on_exit": _one_or_all(list(shell.warning_exit_codes)),
             }  # fmt: skip
         case _:
             return {}
-    return {word: value for word, value in said.items() if value}
+    return {word: value for word, value in words.items() if value}
 
 
 def _sorted(values: Mapping[str, str]) -> dict[str, str]:
@@ -320,9 +322,9 @@ def _after(one: job_pb2.Dependency) -> str:
 
 def _written_payload(payload: common_pb2.Payload) -> dict[str, Any]:
     """As JSON or as text; nothing where it is neither, which the comparison finds."""
-    said = payloads.readable({"payload": json_format.MessageToDict(payload)})["payload"]
-    if "json" in said and not isinstance(said["json"], str):
-        return {"payload": said["json"]}
+    written = payloads.readable({"payload": json_format.MessageToDict(payload)})["payload"]
+    if "json" in written and not isinstance(written["json"], str):
+        return {"payload": written["json"]}
     text = formats.readable(payload.data)
     if text is None:
         return {}

@@ -46,9 +46,9 @@ def load(paths: Iterable[str]) -> list[FileJob]:
     faults: list[str] = []
     found: list[FileJob] = []
     for path in every_file(paths):
-        for number, said in enumerate(documents(path), 1):
+        for number, document in enumerate(documents(path), 1):
             origin = path if path != "-" else "stdin"
-            found.append(FileJob(read_job(said, f"{origin}: job {number}", faults), origin))
+            found.append(FileJob(read_job(document, f"{origin}: job {number}", faults), origin))
     faults += _twice(found)
     complain(faults)
     return found
@@ -64,33 +64,33 @@ def complain(faults: list[str]) -> None:
         )  # fmt: skip
 
 
-def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
+def read_job(document: Any, where: str, faults: list[str]) -> job_pb2.Job:
     """One job; what is wrong with it is added to the faults."""
     job = job_pb2.Job()
-    if isinstance(said, Mapping) and isinstance(said.get("name"), str):
-        where = f"{where.rsplit(': job ', 1)[0]}: job {said['name']}"
-    if flat.is_meant(said):
+    if isinstance(document, Mapping) and isinstance(document.get("name"), str):
+        where = f"{where.rsplit(': job ', 1)[0]}: job {document['name']}"
+    if flat.is_meant(document):
         reader = SpecReader(where, faults)
-        flat.read(job, said, reader.note, reader.fill)
+        flat.read(job, document, reader.note, reader.fill)
         if not job.name:
             faults.append(f"{where}: it has no name; write `name: my-job`")
         return job
     try:
         # The API's own form, which is most of what is read, takes the fast way.
-        json_format.ParseDict(said, job)
-        _strict(said, job)
+        json_format.ParseDict(document, job)
+        _strict(document, job)
     except (json_format.ParseError, AttributeError, TypeError, ValueError):
         job.Clear()
-        SpecReader(where, faults).fill(job, said, "")
+        SpecReader(where, faults).fill(job, document, "")
     if not job.name:
         faults.append(f"{where}: it has no name; write `name: my-job`")
     return job
 
 
-def _strict(said: Any, job: job_pb2.Job) -> None:
+def _strict(document: Any, job: job_pb2.Job) -> None:
     """Protobuf drops what is no base64, and so would make another payload of a text."""
     data = job.spec.payload.data
-    if data and base64.b64encode(data).decode() != said["spec"]["payload"]["data"]:
+    if data and base64.b64encode(data).decode() != document["spec"]["payload"]["data"]:
         raise ValueError("not base64")
 
 
@@ -114,21 +114,21 @@ class SpecReader:
         self._where = where
         self._faults = faults
 
-    def fill(self, message: Message, said: Any, path: str) -> None:
+    def fill(self, message: Message, given: Any, path: str) -> None:
         kind = message.DESCRIPTOR
-        if kind.name in flat.SHORT and not isinstance(said, Mapping):
-            said = {flat.SHORT[kind.name]: said}
+        if kind.name in flat.SHORT and not isinstance(given, Mapping):
+            given = {flat.SHORT[kind.name]: given}
         if kind.name == "Payload":
             try:
-                message.CopyFrom(payloads.read(said))
+                message.CopyFrom(payloads.read(given))
             except ValueError as wrong:
                 self.note(path, str(wrong))
             return
-        if not isinstance(said, Mapping):
-            self.note(path, f"{quoted(said)} is not a table of fields")
+        if not isinstance(given, Mapping):
+            self.note(path, f"{quoted(given)} is not a table of fields")
             return
         fields = {**kind.fields_by_name, **{field.json_name: field for field in kind.fields}}
-        for key, value in said.items():
+        for key, value in given.items():
             field = fields.get(str(key))
             below = f"{path}.{key}".lstrip(".")
             if field is None:

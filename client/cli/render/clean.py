@@ -58,9 +58,9 @@ def notify(text: str, indent: int = 2) -> None:
     echo(text, err=True)
 
 
-def json_of(said: Any, **style: Any) -> str:  # Whatever JSON can hold.
+def json_of(value: Any, **style: Any) -> str:  # Whatever JSON can hold.
     """JSON with the signs that JSON itself would let through escaped as well: the same value."""
-    text = json.dumps(said, ensure_ascii=False, **style)
+    text = json.dumps(value, ensure_ascii=False, **style)
     return UNSAFE.sub(_escaped, text)
 
 
@@ -69,11 +69,11 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def yaml_of(said: Any) -> str:
+def yaml_of(value: Any) -> str:
     """YAML likewise; where there is such a sign, all that is beyond ASCII is escaped."""
     import yaml
 
-    text = str(yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+    text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
     if UNSAFE.search(text):
-        text = str(yaml.safe_dump(said, sort_keys=False, allow_unicode=False))
+        text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=False))
     return text

@@ -65,7 +65,7 @@ def _at(message: Any, path: str) -> Any:  # Fields of any message.
 
 
 def _last(job: Any, formats: ValueFormats) -> Cell:
-    """How the last run ended; "never ran" is no failure, so it is not said with a word of one."""
+    """How the last run ended; "never ran" is no failure, so it is not shown with a word of one."""
     if not job.status.last_run:
         return state("-")
     return warned(enum_word(job.status, "last_state"), job.status.last_warning, formats)
@@ -110,7 +110,7 @@ def _stretch(entry: Any, formats: ValueFormats) -> Cell:
 
 
 def _what(event: Any) -> str:
-    for said in (
+    for text in (
         event.run.id,
         event.job,
         event.queue.name,
@@ -118,8 +118,8 @@ def _what(event: Any) -> str:
         event.calendar,
         event.alert,
     ):
-        if said:
-            return str(said)
+        if text:
+            return str(text)
     return ""
 
 
@@ -128,14 +128,14 @@ def _more(event: Any) -> str:
     run = event.run
     kind = enum_word(event, "kind")
     ended_badly = kind in ("run retrying", "run failed", "run cancelled", "run skipped")
-    said = [
+    parts = [
         event.message,
         enum_word(event.ledger, "outcome"),
         f"{run.error.kind}: {run.error.message}" if run.error.kind and ended_badly else "",
         run.warning,
         f"worker {run.worker}" if kind == "run leased" else "",
     ]
-    return "; ".join(part for part in said if part)
+    return "; ".join(part for part in parts if part)
 
 
 def _worker(run: Any) -> str:

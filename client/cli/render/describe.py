@@ -173,11 +173,11 @@ def _cell(field: FieldDescriptor, value: Any, formats: ValueFormats) -> Cell | N
 
 
 def _instant(stamp: Timestamp, formats: ValueFormats) -> str:
-    said = formats.time(stamp)
+    text = formats.time(stamp)
     if formats.exact or formats.time_style == "relative":
-        return said
+        return text
     away = stamp.ToMilliseconds() - now_ms()
-    return f"{said} (in {rough_text(away)})" if away > 0 else f"{said} ({rough_text(away)} ago)"
+    return f"{text} (in {rough_text(away)})" if away > 0 else f"{text} ({rough_text(away)} ago)"
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -85,7 +85,7 @@ def _prefix(enum: Any) -> str:
 
 
 def word(enum: Any, number: int) -> str:  # There are two classes of it.
-    """RUN_STATE_PENDING is "pending"; what is not said is nothing."""
+    """RUN_STATE_PENDING is "pending"; what is not given is nothing."""
     value = enum.values_by_number.get(number)
     if value is None:
         return str(number)
@@ -133,11 +133,11 @@ def readable(data: bytes) -> str | None:
 
 def condition(message: alert_pb2.AlertCondition) -> str:
     """When an alert is raised, in the words of the options of `alert put`."""
-    said = (message.WhichOneof("kind") or "").replace("_", " ")
+    kind = (message.WhichOneof("kind") or "").replace("_", " ")
     if message.HasField("workers_below"):
         below = message.workers_below
-        return f"{said} {below.minimum} on queue {below.queue}"
-    return " ".join((said, *condition_value(message)))
+        return f"{kind} {below.minimum} on queue {below.queue}"
+    return " ".join((kind, *condition_value(message)))
 
 
 def condition_value(message: alert_pb2.AlertCondition) -> list[str]:
@@ -180,11 +180,11 @@ def schedule(message: schedule_pb2.Schedule) -> str:
 
 
 def schedules(spec: job_pb2.JobSpec) -> str:
-    said = [schedule(one) for one in spec.schedules]
+    parts = [schedule(one) for one in spec.schedules]
     if spec.upstream.jobs:
         join = " or " if spec.upstream.join == job_pb2.Upstream.JOIN_ANY else " and "
-        said.append("after " + join.join(one.job for one in spec.upstream.jobs))
-    return "; ".join(said) or "manual"
+        parts.append("after " + join.join(one.job for one in spec.upstream.jobs))
+    return "; ".join(parts) or "manual"
 
 
 def few(items: Iterable[str], most: int = 3) -> str:

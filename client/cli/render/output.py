@@ -89,8 +89,8 @@ class Output:
         match self.format:
             case "json" | "yaml":
                 whole = merged(pages)
-                said = {key_of(whole, field): [], **plain(whole)}
-                self.document(said)
+                rows = {key_of(whole, field): [], **plain(whole)}
+                self.document(rows)
             case "jsonl":
                 for item in items:
                     echo(compact(item))
@@ -115,12 +115,12 @@ class Output:
         if found:
             self._table_of(found)
 
-    def document(self, said: Any) -> None:  # Whatever JSON can hold.
+    def document(self, value: Any) -> None:  # Whatever JSON can hold.
         """Print what is no message of the API, in its form."""
         if self.format == "yaml":
-            echo(yaml_of(said), nl=False)
+            echo(yaml_of(value), nl=False)
         else:
-            echo(json_of(said, indent=2))
+            echo(json_of(value, indent=2))
 
     def records(self, known: Sequence[Mapping[str, Any]]) -> None:
         """As a list of the API, for what is not from there."""
@@ -134,14 +134,14 @@ class Output:
             case _:
                 self.document(list(known))
 
-    def piece(self, said: Mapping[str, Any]) -> None:
+    def piece(self, value: Mapping[str, Any]) -> None:
         """Print one of a stream that is no message of the API, for programs."""
         if self.format == "yaml":
-            echo(f"---\n{yaml_of(dict(said))}", nl=False)
+            echo(f"---\n{yaml_of(dict(value))}", nl=False)
         elif self.format == "name":
-            echo(next(iter(said.values())))
+            echo(next(iter(value.values())))
         else:
-            echo(json_of(said, separators=(",", ":")))
+            echo(json_of(value, separators=(",", ":")))
 
     def line(self, message: Message) -> None:
         """Print one of a stream, as soon as it is there."""
@@ -310,11 +310,11 @@ def key_of(message: Message, field: str) -> str:
     return message.DESCRIPTOR.fields_by_name[field].json_name
 
 
-def yaml_of(said: Any) -> str:  # Whatever JSON can hold.
+def yaml_of(value: Any) -> str:  # Whatever JSON can hold.
     from ..payloads import readable
     from . import clean
 
-    return clean.yaml_of(readable(said))
+    return clean.yaml_of(readable(value))
 
 
 def name_of(message: Message) -> str:

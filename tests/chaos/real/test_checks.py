@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from raftsched.chaos.real import history
-from raftsched.chaos.real.checks import CHECKS, judge
+from raftsched.chaos.real.checks import CHECKS, violations_in
 from raftsched.chaos.real.history import (
     OK,
     REFUSED,
@@ -137,11 +137,11 @@ def followed(up: str, down: str, scheduled: int) -> Events:
 
 
 def found(events: Events) -> set[str]:
-    return {violation.invariant for violation in judge(Observations.of(events))}
+    return {violation.invariant for violation in violations_in(Observations.of(events))}
 
 
 def test_a_sound_history_has_no_violations() -> None:
-    assert judge(Observations.of(sound())) == []
+    assert violations_in(Observations.of(sound())) == []
 
 
 def without(kind: type[Event], which: Callable[[Event], bool]) -> Events:
@@ -166,7 +166,7 @@ def frail(most: int) -> Events:
     return [RecurringJob("f", 1_000, T0, T0, max_attempts=most), *leases, report, outcome, run]
 
 
-def calm_firings(count: int, late: int, moments: int = 5) -> Events:
+def quiet_firings(count: int, late: int, moments: int = 5) -> Events:
     """On time but for some; at second 5 of the harness's clock, due at so many instants."""
     leases = []
     for number in range(count):
@@ -293,7 +293,7 @@ WRONG: list[tuple[str, str, Events]] = [
         "S8",
         [*changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0), FaultSpan("kill", "n1", 3.5, 4.0)],
     ),
-    ("one in fifty late in calm", "S8", calm_firings(500, late=10)),
+    ("one in fifty late in quiet times", "S8", quiet_firings(500, late=10)),
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
     ("a stop that was none", "H1", changed(Stop, 0, code=1, words="a bug")),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
@@ -356,24 +356,24 @@ def test_the_death_of_one_node_excuses_only_until_another_takes_over() -> None:
     assert "S8" not in found([*late, FaultSpan("kill", "n1", 3.5, 7.9), other])
 
 
-def test_one_in_a_hundred_may_be_late_in_calm_and_no_more() -> None:
-    assert "S8" not in found(calm_firings(400, late=3))
-    assert "S8" in found(calm_firings(400, late=5))
-    assert "S8" not in found(calm_firings(200, late=5))
-    assert "S8" not in found(calm_firings(400, late=5, moments=2))
+def test_one_in_a_hundred_may_be_late_in_quiet_times_and_no_more() -> None:
+    assert "S8" not in found(quiet_firings(400, late=3))
+    assert "S8" in found(quiet_firings(400, late=5))
+    assert "S8" not in found(quiet_firings(200, late=5))
+    assert "S8" not in found(quiet_firings(400, late=5, moments=2))
     for excuse in (
         FaultSpan("kill", "n1", 3.9, 4.0),
         Lag(4.5, 5.0),
         Contention(5.02, 5.1, "disk", 0.04),
     ):
-        assert "S8" not in found([*calm_firings(400, late=5), excuse]), excuse
+        assert "S8" not in found([*quiet_firings(400, late=5), excuse]), excuse
     # Long before or long after, it explains nothing.
     for none in (
         FaultSpan("kill", "n1", 2.0, 3.0),
         FaultSpan("kill", "n1", 9.0, 9.5),
         Lag(2.0, 4.4),
     ):
-        assert "S8" in found([*calm_firings(400, late=5), none]), none
+        assert "S8" in found([*quiet_firings(400, late=5), none]), none
 
 
 def test_stretches_of_time_are_joined() -> None:

@@ -1,4 +1,4 @@
-"""The judge of effects takes no token below the highest it saw."""
+"""The check of effects takes no token below the highest it saw."""
 
 from __future__ import annotations
 

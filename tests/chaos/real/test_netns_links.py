@@ -21,7 +21,7 @@ with_namespaces = pytest.mark.skipif(bool(why_not), reason=f"no namespaces here:
 
 @with_namespaces
 def test_a_cut_takes_one_direction_of_one_pair_and_leaves_a_sign(tmp_path: Path) -> None:
-    probe = Path(__file__).with_name("cabled.py")
+    probe = Path(__file__).with_name("netns_nodes.py")
 
     ended = subprocess.run(
         [sys.executable, str(probe), str(tmp_path)],

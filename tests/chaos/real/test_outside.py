@@ -1,4 +1,4 @@
-"""A history in the words of Jepsen and Porcupine, read and judged by code that shares nothing."""
+"""A history in the words of Jepsen and Porcupine, read and checked by code that shares nothing."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from raftsched.chaos.commands.chaos import chaos
 from raftsched.chaos.real import report
-from raftsched.chaos.real.checks import CHECKS, judge
+from raftsched.chaos.real.checks import CHECKS, violations_in
 from raftsched.chaos.real.history import (
     Ack,
     Bounds,
@@ -125,14 +125,14 @@ def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> No
     assert availability([]) == 0
 
 
-def test_calm_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> None:
-    assert verdict(seen(), [])["calm_firings"] == 0  # Nothing was promised.
+def test_quiet_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> None:
+    assert verdict(seen(), [])["quiet_firings"] == 0  # Nothing was promised.
     bounds = Bounds(1_000.0, 10.0, 50.0)
     figures = verdict(
         Observations.of([*events_of_all(), bounds, Contention(0.6, 0.8, "n1", 0.05)]), []
     )
     # Those at seconds 0, 0.5 and 1.5; before 1 somebody waited, and from 1.8 on a fault was near.
-    assert (figures["calm_firings"], figures["calm_lateness_ms"]["max"]) == (3, 4)
+    assert (figures["quiet_firings"], figures["quiet_lateness_ms"]["max"]) == (3, 4)
     assert figures["lateness_ms"]["max"] == 8
     assert figures["busy_share"] == pytest.approx(0.2 / 4, abs=0.01)
 
@@ -177,7 +177,7 @@ def test_a_page_of_nothing_is_a_page(tmp_path: Path) -> None:
 
 
 def test_a_violation_names_its_check() -> None:
-    (violation,) = judge(
+    (violation,) = violations_in(
         Observations.of(
             [ClientCall("c", "create", "a", 0, 1, 5.0, "ok", "v"), FinalJob("probe", "")]
         )

@@ -23,7 +23,7 @@ def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
         [
             sys.executable, "-c", RUN, "chaos", "run", *arguments,
             "--dir", str(folder / "run"), "--report", str(folder / "page.html"), "-o", "json",
-            "--late-ms", "5000", "--calm-ms", "500", "--recover", "30",
+            "--late-ms", "5000", "--quiet-ms", "500", "--recover", "30",
         ],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip

@@ -35,7 +35,7 @@ async def until_quiet(client: AsyncClient) -> None:
         if namespace.usage.live_runs < fewest:
             limit, fewest = time.monotonic() + QUIET_S, namespace.usage.live_runs
         if time.monotonic() > limit:
-            # It is judged, not hidden: the check of ended runs will name them.
+            # It is checked, not hidden: the check of ended runs will name them.
             return
         await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""Did the cluster hold? Judged from what was seen beside the attacks, never from what they say."""
+"""Did the cluster hold? Checked from what was seen beside the attacks, never from what they say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from ...percentile import percentile
 from ..lateness import TimeSpans
-from . import judge_gateway
+from . import gateway_checks
 from .brief import AttackFindings
-from .judge_gateway import Asked
+from .gateway_checks import Asked
 
 # After a change that the harness made itself, terms may move for so long.
 SETTLE_S = 3.0
@@ -72,7 +72,7 @@ class Start:
 
 
 @dataclass(slots=True)
-class Sight:
+class HostileObservations:
     """All that was seen, by the machine's monotonic clock."""
 
     played: list[Played] = field(default_factory=list)
@@ -99,30 +99,34 @@ class Sight:
     gateway_lost: int = 0
 
 
-def elections(sight: Sight, began: float, ended: float, *, foreign: bool = False) -> int:
+def elections(
+    seen: HostileObservations, began: float, ended: float, *, foreign: bool = False
+) -> int:
     """Terms that passed in a stretch, but for those that the harness made pass.
 
     Of those that passed while others used the machine nobody can say why; they are counted apart.
     """
-    ours = TimeSpans((a - 0.2, b + SETTLE_S) for a, b in sight.ours)
-    others = TimeSpans((a - 0.2, b + FOREIGN_S) for a, b in sight.foreign)
+    ours = TimeSpans((a - 0.2, b + SETTLE_S) for a, b in seen.ours)
+    others = TimeSpans((a - 0.2, b + FOREIGN_S) for a, b in seen.foreign)
     count, before = 0, None
-    for seen in sight.terms:
-        if before is not None and seen.term > before.term and began <= seen.at <= ended:
+    for reading in seen.terms:
+        if before is not None and reading.term > before.term and began <= reading.at <= ended:
             # It moved between two looks.
-            is_ours = ours.touch(before.at, seen.at)
-            if not is_ours and others.touch(before.at, seen.at) == foreign:
-                count += seen.term - before.term
-        before = seen
+            is_ours = ours.touch(before.at, reading.at)
+            if not is_ours and others.touch(before.at, reading.at) == foreign:
+                count += reading.term - before.term
+        before = reading
     return count
 
 
-def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> list[float]:
+def lateness(
+    seen: HostileObservations, began: float, ended: float, *, raw: bool = False
+) -> list[float]:
     """Milliseconds of each start, without what deaths of leaders and the machine account for."""
-    kills = TimeSpans((a, max(b, a + KILL_S)) for a, b in sight.ours)
-    busy = TimeSpans(sight.busy)
+    kills = TimeSpans((a, max(b, a + KILL_S)) for a, b in seen.ours)
+    busy = TimeSpans(seen.busy)
     found = []
-    for start in sight.starts:
+    for start in seen.starts:
         at = start.due_at + max(0.0, start.late_ms) / 1000
         if not began <= start.due_at <= ended:
             continue
@@ -133,48 +137,48 @@ def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> 
     return found
 
 
-def answer(sight: Sight, began: float, ended: float) -> float:
+def answer(seen: HostileObservations, began: float, ended: float) -> float:
     """Milliseconds that an honest call took at most, without what the harness and the machine
     account for."""
-    ours = TimeSpans((a, b + KILL_S) for a, b in sight.ours)
-    busy = TimeSpans(sight.busy)
+    ours = TimeSpans((a, b + KILL_S) for a, b in seen.ours)
+    busy = TimeSpans(seen.busy)
     took = [
         b - a - busy.within(a, b)
-        for a, b in sight.asked
+        for a, b in seen.asked
         if began <= a <= ended and not ours.touch(a, b)
     ]
     return round(1000 * max(0.0, *took, 0.0), 1)
 
 
-def growth(sight: Sight, began: float, ended: float) -> float:
+def growth(seen: HostileObservations, began: float, ended: float) -> float:
     """MiB by which a process of a node grew most, from its first look in a stretch.
 
     One that was started in it begins small: what counts is how far it comes above what the largest
     node held before.
     """
-    before = [seen for seen in sight.memory if seen.at < began]
-    known = {seen.pid for seen in before}
-    held = max({seen.node: seen.rss_mb for seen in before}.values(), default=0)
+    before = [reading for reading in seen.memory if reading.at < began]
+    known = {reading.pid for reading in before}
+    held = max({reading.node: reading.rss_mb for reading in before}.values(), default=0)
     first: dict[int, int] = {}
     most = 0
-    for seen in sight.memory:
-        if began <= seen.at <= ended:
-            least = 0 if seen.pid in known else held
-            first.setdefault(seen.pid, max(seen.rss_mb, least))
-            most = max(most, seen.rss_mb - first[seen.pid])
+    for reading in seen.memory:
+        if began <= reading.at <= ended:
+            least = 0 if reading.pid in known else held
+            first.setdefault(reading.pid, max(reading.rss_mb, least))
+            most = max(most, reading.rss_mb - first[reading.pid])
     return most
 
 
-def growth_of_all(sight: Sight) -> float:
+def growth_of_all(seen: HostileObservations) -> float:
     """MiB by which any node came to be above the largest of the first looks.
 
     A process that is new begins small, and whoever leads holds more than the others.
     """
     first: dict[str, int] = {}
-    for seen in sight.memory:
-        first.setdefault(seen.node, seen.rss_mb)
+    for reading in seen.memory:
+        first.setdefault(reading.node, reading.rss_mb)
     base = max(first.values(), default=0)
-    return max(0, max((seen.rss_mb for seen in sight.memory), default=0) - base)
+    return max(0, max((reading.rss_mb for reading in seen.memory), default=0) - base)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -184,12 +188,14 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def verdict(sight: Sight, limits: HostileLimits, violations: Iterable[str]) -> dict[str, Any]:
+def verdict(
+    seen: HostileObservations, limits: HostileLimits, violations: Iterable[str]
+) -> dict[str, Any]:
     """One object: what was promised, what was seen, and each attack by itself."""
     wrong = list(violations)
-    late = lateness(sight, sight.began, sight.ended)
-    moved = elections(sight, sight.began, sight.ended)
-    grown = growth_of_all(sight)
+    late = lateness(seen, seen.began, seen.ended)
+    moved = elections(seen, seen.began, seen.ended)
+    grown = growth_of_all(seen)
     spreads = spread(late)
     if moved:
         wrong.append(f"the leader changed {moved} times, and the harness did not make it")
@@ -199,55 +205,55 @@ def verdict(sight: Sight, limits: HostileLimits, violations: Iterable[str]) -> d
         wrong.append(f"a run was late by {spreads['max']:.0f} ms")
     if grown > limits.rss_mb:
         wrong.append(f"a node grew by {grown} MiB")
-    wrong += [words for _, words in sight.deaths]
-    wrong += judge_gateway.wrong(sight, sight.began, sight.ended, limits)
-    if sight.gateway_lost:
-        wrong.append(f"{sight.gateway_lost} jobs that were made through the gateway are gone")
-    if sight.never:
-        wrong.append(f"{sight.never} runs of the bystander never began")
-    if sight.played and sight.ended - sight.began > 5 and not sight.starts:
+    wrong += [words for _, words in seen.deaths]
+    wrong += gateway_checks.wrong(seen, seen.began, seen.ended, limits)
+    if seen.gateway_lost:
+        wrong.append(f"{seen.gateway_lost} jobs that were made through the gateway are gone")
+    if seen.never:
+        wrong.append(f"{seen.never} runs of the bystander never began")
+    if seen.played and seen.ended - seen.began > 5 and not seen.starts:
         wrong.append("no run of the bystander began at all")
-    attacks = [attack(sight, each, limits) for each in sight.played]
+    attacks = [attack(seen, each, limits) for each in seen.played]
     failed = [each["name"] for each in attacks if each["verdict"] != "ok"]
     return {
         "verdict": "ok" if not wrong and not failed else "failed",
         "wrong": wrong,
         "failed": failed,
         "leader_changes_by_attack": moved,
-        "leader_changes_unclear": elections(sight, sight.began, sight.ended, foreign=True),
-        "foreign_share": share(sight, sight.foreign),
+        "leader_changes_unclear": elections(seen, seen.began, seen.ended, foreign=True),
+        "foreign_share": share(seen, seen.foreign),
         "lateness_ms": spreads,
-        "lateness_raw_ms": spread(lateness(sight, sight.began, sight.ended, raw=True)),
+        "lateness_raw_ms": spread(lateness(seen, seen.began, seen.ended, raw=True)),
         "starts": len(late),
         "rss_mb_growth": grown,
-        "gateway": judge_gateway.gateway(sight, sight.began, sight.ended),
-        "busy_share": share(sight, sight.busy),
+        "gateway": gateway_checks.gateway(seen, seen.began, seen.ended),
+        "busy_share": share(seen, seen.busy),
         "attacks": attacks,
     }
 
 
-def share(sight: Sight, spans: Sequence[tuple[float, float]]) -> float:
+def share(seen: HostileObservations, spans: Sequence[tuple[float, float]]) -> float:
     """How much of the time lies in some stretches."""
-    whole = sight.ended - sight.began
-    return round(TimeSpans(spans).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
+    whole = seen.ended - seen.began
+    return round(TimeSpans(spans).within(seen.began, seen.ended) / whole, 3) if whole else 0.0
 
 
-def attack(sight: Sight, played: Played, limits: HostileLimits) -> dict[str, Any]:
+def attack(seen: HostileObservations, played: Played, limits: HostileLimits) -> dict[str, Any]:
     """What one attack came to."""
     # What it set going may show a little later.
     ended = played.ended + 0.5
-    moved = elections(sight, played.began, ended)
-    grown = growth(sight, played.began, ended)
-    late = spread(lateness(sight, played.began, ended))
+    moved = elections(seen, played.began, ended)
+    grown = growth(seen, played.began, ended)
+    late = spread(lateness(seen, played.began, ended))
     wrong = list(played.found.wrong)
-    wrong += [words for at, words in sight.deaths if played.began <= at <= ended]
+    wrong += [words for at, words in seen.deaths if played.began <= at <= ended]
     if moved:
         wrong.append(f"{moved} elections")
     if late["max"] > limits.max_ms:
         wrong.append(f"a run was late by {late['max']:.0f} ms")
     if grown > limits.rss_mb:
         wrong.append(f"a node grew by {grown} MiB")
-    wrong += judge_gateway.wrong(sight, played.began, ended, limits)
+    wrong += gateway_checks.wrong(seen, played.began, ended, limits)
     return {
         "name": played.name,
         "number": played.number,
@@ -257,11 +263,11 @@ def attack(sight: Sight, played: Played, limits: HostileLimits) -> dict[str, Any
         "codes": played.found.codes,
         "words": played.found.words,
         "leader_changes": moved,
-        "leader_changes_unclear": elections(sight, played.began, ended, foreign=True),
+        "leader_changes_unclear": elections(seen, played.began, ended, foreign=True),
         "lateness_ms": late,
         "rss_mb_growth": grown,
-        "answer_ms": answer(sight, played.began, ended),
-        "gateway": judge_gateway.gateway(sight, played.began, ended),
+        "answer_ms": answer(seen, played.began, ended),
+        "gateway": gateway_checks.gateway(seen, played.began, ended),
         **({"figures": played.found.figures} if played.found.figures else {}),
         "verdict": "failed" if wrong else "ok",
         **({"wrong": wrong} if wrong else {}),

@@ -11,7 +11,7 @@ from ...percentile import percentile
 from ..lateness import TimeSpans
 
 if TYPE_CHECKING:
-    from .judge import HostileLimits, Sight
+    from .checks import HostileLimits, HostileObservations
 
 SERVED = (200, 201)
 # While another leader is found, a call may wait for it.
@@ -27,42 +27,44 @@ class Asked:
     status: int
 
 
-def honest(sight: Sight, began: float, ended: float) -> list[Asked]:
+def honest(seen: HostileObservations, began: float, ended: float) -> list[Asked]:
     """Those calls of a stretch that no change of the leader by the harness accounts for."""
-    ours = TimeSpans((a, b + LEADER_S) for a, b in sight.ours)
+    ours = TimeSpans((a, b + LEADER_S) for a, b in seen.ours)
     return [
-        one for one in sight.gateway_asked
+        one for one in seen.gateway_asked
         if began <= one.began <= ended and not ours.touch(one.began, one.ended)
     ]  # fmt: skip
 
 
-def held(sight: Sight, began: float, ended: float) -> int:
+def held(seen: HostileObservations, began: float, ended: float) -> int:
     """MiB that the gateway held at most."""
-    return max((one.rss_mb for one in sight.gateway_memory if began <= one.at <= ended), default=0)
+    return max((one.rss_mb for one in seen.gateway_memory if began <= one.at <= ended), default=0)
 
 
-def took(sight: Sight, asked: Sequence[Asked]) -> list[float]:
+def took(seen: HostileObservations, asked: Sequence[Asked]) -> list[float]:
     """Milliseconds of each call, without what the machine accounts for."""
-    busy = TimeSpans(sight.busy)
+    busy = TimeSpans(seen.busy)
     return [1000 * (one.ended - one.began - busy.within(one.began, one.ended)) for one in asked]
 
 
-def gateway(sight: Sight, began: float, ended: float) -> dict[str, Any]:
+def gateway(seen: HostileObservations, began: float, ended: float) -> dict[str, Any]:
     """Figures of a stretch."""
-    asked = honest(sight, began, ended)
-    times = took(sight, asked)
+    asked = honest(seen, began, ended)
+    times = took(seen, asked)
     return {
         "asked": len(asked), "p50_ms": round(percentile(times, 0.5, 0.0), 1),
         "max_ms": round(max(times, default=0.0), 1),
         "raw_max_ms": round(1000 * max((one.ended - one.began for one in asked), default=0.0), 1),
-        "rss_mb": held(sight, began, ended),
+        "rss_mb": held(seen, began, ended),
     }  # fmt: skip
 
 
-def wrong(sight: Sight, began: float, ended: float, limits: HostileLimits) -> list[str]:
+def wrong(
+    seen: HostileObservations, began: float, ended: float, limits: HostileLimits
+) -> list[str]:
     """What was promised of a gateway and not so in a stretch."""
-    found, asked = [], honest(sight, began, ended)
-    times, most = took(sight, asked), held(sight, began, ended)
+    found, asked = [], honest(seen, began, ended)
+    times, most = took(seen, asked), held(seen, began, ended)
     not_served = Counter(one.status for one in asked if one.status not in SERVED)
     if not_served:
         words = ", ".join(f"{count} with {status or 'nothing'}"

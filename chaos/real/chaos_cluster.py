@@ -33,7 +33,7 @@ VOTERS = (
 SETTINGS = ("--heartbeat-ms", "1000", "--segment-mb", "8", "--cache-mb", "32")
 
 
-class Arena:
+class ChaosCluster:
     """Starts and stops all of it, and knows who is who. Faults are `injector.py`'s."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Arena:
     async def kill(self, nodes: list[NodeProcess]) -> None:
         for node in nodes:
             node.signal(signal.SIGKILL)
-        # Calls are made and judged in this process, so it must not stand still until they are gone.
+        # Calls are made and checked here, so this process must not stand still until they are gone.
         await asyncio.gather(*(asyncio.to_thread(node.kill) for node in nodes))
 
     async def restart(self, nodes: list[NodeProcess]) -> None:
