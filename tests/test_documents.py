@@ -31,36 +31,46 @@ def test_a_folder_says_why_it_is_so(folder: str) -> None:
     assert (ROOT / folder / "DESIGN.md").exists()
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_leads_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+def in_documents(pattern: str) -> Iterator[tuple[Path, str]]:
+    for path in DOCUMENTS:
+        yield from ((path, found) for found in re.findall(pattern, path.read_text()))
+
+
+def test_every_link_leads_somewhere() -> None:
     promised = {f"{folder}/DESIGN.md" for folder in OWED}
 
-    assert [t for t in targets if t not in promised and not (path.parent / t).exists()] == []
+    lost = [
+        (str(path.relative_to(ROOT)), target)
+        for path, target in in_documents(r"\]\(([^)#:]+)\)")
+        if target not in promised and not (path.parent / target).exists()
+    ]
+
+    assert lost == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_document_names_a_place_on_somebodys_machine(path: Path) -> None:
-    assert re.findall(r"/(?:home|root|tmp|Users|work)/\S*", path.read_text()) == []
+def test_no_document_names_a_place_on_somebodys_machine() -> None:
+    assert [*in_documents(r"/(?:home|root|tmp|Users|work)/\S*")] == []
 
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < README_LINES_MAX
 
 
-@pytest.mark.parametrize("path", DESIGNS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_design_is_read_in_minutes(path: Path) -> None:
-    lines = path.read_text().splitlines()
+def test_a_design_is_read_in_minutes() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in DESIGNS}
 
-    assert len(lines) <= DESIGN_LINES_MAX
-    assert [line for line in lines if len(line) > COLUMNS_MAX] == []
+    assert {name: count for name, count in lines.items() if count > DESIGN_LINES_MAX} == {}
 
 
-@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
-def test_a_document_fits_a_screen(path: Path) -> None:
-    lines = path.read_text().splitlines()
+def test_a_document_fits_a_screen() -> None:
+    wide = [
+        (str(path.relative_to(ROOT)), line)
+        for path in {*DESIGNS, *CHECKED}
+        for line in path.read_text().splitlines()
+        if len(line) > COLUMNS_MAX
+    ]
 
-    assert [line for line in lines if len(line) > COLUMNS_MAX] == []
+    assert wide == []
 
 
 @pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)

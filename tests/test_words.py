@@ -239,6 +239,26 @@ def said_again(name: str, text: str, gone: dict[str, str]) -> list[str]:
     ]
 
 
+# What nobody says in the documents of the folders and in docs/.
+GONE_FROM_DOCUMENTS = {
+    "arena": "cluster",
+    "calm": "quiet",
+    "herd": "many at once",
+    "judged": "checked",
+    "occasion": "occurrence",
+    "patience": "timeout",
+    "rung": "fired",
+    "said": "sent, reported, given",
+    "settled": "ended",
+    "sight": "inputs, observations",
+    "tell": "send, report, distinguish",
+    "tells": "sends, reports, shows",
+    "told": "notified, answered, distinguished",
+    "unheard": "unacknowledged",
+}
+COMMANDS = re.compile(r"`[^`]*`")  # Names and what is typed stay as they are.
+
+
 def files(folder: str) -> Iterable[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
@@ -252,6 +272,37 @@ def test_words_that_are_gone_stay_gone(folder: str) -> None:
     ]
 
     assert found == []
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    for folder in (
+        "chaos",
+        "client",
+        "cluster",
+        "deploy",
+        "docs",
+        "proto",
+        "statemachine",
+        "tests",
+    ):
+        for path in sorted((ROOT / folder).rglob("*.md")):
+            # Results are a record of what was run.
+            if path.name != "RESULTS.md":
+                yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def old_prose(name: str, text: str) -> list[str]:
+    return [
+        f"{name}:{number}: {word} is gone; say {GONE_FROM_DOCUMENTS[word]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in re.findall(r"[a-z]+", COMMANDS.sub("", line).lower())
+        if word in GONE_FROM_DOCUMENTS
+    ]
+
+
+def test_documents_say_it_with_the_words_that_are_left() -> None:
+    assert [line for name, text in documents() for line in old_prose(name, text)] == []
+    assert len(old_prose("x.md", "It was told of a `herd`.\nCalm.")) == 2
 
 
 @pytest.mark.parametrize(
