@@ -49,7 +49,9 @@ RULES_RIM = (
 )
 # Names that read the clock, wherever they come from.
 CLOCK_CALLS = {"now", "utcnow", "today"}
-LINES_PER_FUNCTION_MAX = 70
+LINES_PER_FUNCTION_MAX = 60
+# One step after the other, of which each needs what those before it found.
+LONG_FUNCTIONS = {"replace_spec"}
 LINES_PER_FILE_MAX = 400
 SHORT_FILES = ("cluster/", "chaos/", "client/")
 # Packages in their order: each knows those before it, and files that are named count as packages.
@@ -259,6 +261,7 @@ def long_functions(files: Iterator[Source]) -> list[str]:
         for node in nodes(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno + 1 > LINES_PER_FUNCTION_MAX
+        and node.name not in LONG_FUNCTIONS
     ]
 
 

@@ -17,7 +17,7 @@ from ...client.cli.lazy import ExampleCommand, ExampleGroup
 from ..real.faults import SCENARIOS
 
 if TYPE_CHECKING:
-    from ..real.run import ScenarioResult
+    from ..real.run import RunOptions, ScenarioResult
 from .data_folder import data_folder
 
 HOSTILE = "hostile"
@@ -100,38 +100,21 @@ def run(
     callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
     an older build to this one and back, one after the other; in 30 s or more up again, too.
     """
-    import asyncio
-
     check_history(history, scenario)
     if scenario == HOSTILE:
         limits = given_limits(max_ms=late_ms, p99_ms=quiet_ms)
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
         return
 
-    from ...cluster.local.process import ProcessFailed
     from ..real import report as reports
-    from ..real.netns_links import enter
     from ..real.run import RunOptions
-    from ..real.run import run as run_once
 
-    if links == "namespaces":
-        # Before there are threads or connections: the program begins again in there.
-        try:
-            enter()
-        except ProcessFailed as error:
-            click.echo(f"raftsched chaos: {error}", err=True)
-            sys.exit(1)
     asked = RunOptions(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
         broken_rule=break_rule or "", late_ms=late_ms, quiet_ms=quiet_ms,
         recover_s=recover_s, herd=herd, netns=links == "namespaces", older=older,
     )  # fmt: skip
-    with data_folder(folder) as place:
-        try:
-            result = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
-        except ProcessFailed as error:
-            click.echo(f"raftsched chaos: {error}", err=True)
-            sys.exit(1)
+    result = play(asked, folder)
     if report is not None:
         reports.write(report, asked, result)
         click.echo(f"wrote {report}", err=True)
@@ -141,6 +124,24 @@ def run(
         "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
     }  # fmt: skip
     show_result(figures, result, output)
+
+
+def play(asked: RunOptions, folder: Path | None) -> ScenarioResult:
+    import asyncio
+
+    from ...cluster.local.process import ProcessFailed
+    from ..real.netns_links import enter
+    from ..real.run import run as run_once
+
+    try:
+        if asked.netns:
+            # Before there are threads or connections: the program begins again in there.
+            enter()
+        with data_folder(folder) as place:
+            return asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
+    except ProcessFailed as error:
+        click.echo(f"raftsched chaos: {error}", err=True)
+        sys.exit(1)
 
 
 def check_history(history: Path | None, scenario: str) -> None:

@@ -190,6 +190,23 @@ class StatusView:
             # There are no voters yet, so nothing else is known.
             yield waits
             return
+        yield from self._agreement(shown, status)
+        if status.full:
+            yield f"The disk of {shown.node} is full; free space on it."
+        yield from self._certificates(shown)
+        yield from self._time_ahead()
+        yield from self._stand_still()
+        yield from self._addresses(status)
+        yield from self._damage(shown, status)
+        if self.node.directory.diverged:
+            yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
+        for one in shown.nodes:
+            yield from self._problems_of(one, shown)
+        yield from self.node.directory.differences()
+        yield from self._set_aside(shown)
+
+    def _agreement(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
+        """Who leads, and how many may be lost."""
         if not shown.leader:
             yield "No leader is known; is a majority of the nodes up, and do they reach each other?"
         elif self.node.driver.staleness() > STALE_MAX:
@@ -208,8 +225,8 @@ class StatusView:
                 "whoever holds them must lead. If its disk is lost for good, what was acknowledged "
                 "last is lost with it: raftsched node recover --help"
             )
-        if status.full:
-            yield f"The disk of {shown.node} is full; free space on it."
+
+    def _certificates(self, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
         now_s = self.node.spec.wall_ms() / 1000
         for door, at in self.node.condition.expiries.items():
             if at - now_s < EXPIRES_SOON_S:
@@ -219,6 +236,8 @@ class StatusView:
                     f"The certificate of tls.{door} of {shown.node} ends {when}; replace its "
                     "files, which are read again by themselves."
                 )
+
+    def _time_ahead(self) -> Iterator[str]:
         ahead_ms = self.node.ahead_ms
         if ahead_ms:
             until = datetime.fromtimestamp(self.node.replica.meta.now_ms / 1000, UTC)
@@ -228,8 +247,8 @@ class StatusView:
                 "'raftsched cluster set-time --dry-run' shows what setting it back means, "
                 "'raftsched cluster set-time' does it."
             )
-        yield from self._stand_still()
-        yield from self._addresses(status)
+
+    def _damage(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
         if status.bereft:
             yield (
                 f"The state of {shown.node} was damaged and is set aside; it fetches another from "
@@ -243,12 +262,6 @@ class StatusView:
                 "others in their place; look at its disk and its log, then remove "
                 f"{self.node.spec.folder / damage.ASIDE}."
             )
-        if self.node.directory.diverged:
-            yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
-        for one in shown.nodes:
-            yield from self._problems_of(one, shown)
-        yield from self.node.directory.differences()
-        yield from self._set_aside(shown)
 
     def _stand_still(self) -> Iterator[str]:
         until_ms = set_back_from(self.node.replica.store)

@@ -119,12 +119,7 @@ class Server:
         self._access = AccessCheck(node, self.shares.limits.failures)
         self.feed = EventFeed(node.replica, node.journal, node.leader.troubles.failed)
         self.rates = CallRates(node)
-
-        def admit(call: Call, request: Message) -> None:
-            self._access.admit(call, request)
-            self.rates.count(call, request)
-
-        self.events = EventCalls(node, self.feed, admit, self.shares.answers, self._unread)
+        self.events = EventCalls(node, self.feed, self._admit, self.shares.answers, self._unread)
         self._lasting = Lasting(self._access.check)
         self._waits = RunWaits(node, self.shares.waits, self._lasting)
         self._leadership.on_change(self._waits.wake_all)
@@ -132,18 +127,10 @@ class Server:
         real = cast("RealNode", node)
         view = StatusView(real, self.feed, self._leadership, observer, self.refused)
         self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
-        own: dict[str, OwnCall] = {
-            "EventService/ListEvents": self.events.list,
-            "RunService/WaitRun": self._waits.wait,
-            **AccessCalls(node).calls(),
-            **SecretCalls(node).calls(),
-            **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
-            **self._cluster.calls(),
-            "ClusterService/GetFigures": FigureCalls(real).get,
-        }
         self.calls = Calls(
-            node, self._peers, self._leadership, observer, own, self._access.identify, admit,
-            self.shares, self.refused, self._unread, self._strangers,
+            node, self._peers, self._leadership, observer, self._own_calls(real),
+            self._access.identify, self._admit, self.shares, self.refused, self._unread,
+            self._strangers,
         )  # fmt: skip
         self.work = Work(
             node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
@@ -152,11 +139,27 @@ class Server:
         self._following: dict[str, tuple[Follow, CallerShare]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
             "ClusterService/Backup": (
-                BackupCalls(real, admit).stream, self.shares.streams,
+                BackupCalls(real, self._admit).stream, self.shares.streams,
             ),
         }  # fmt: skip
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
+
+    def _admit(self, call: Call, request: Message) -> None:
+        self._access.admit(call, request)
+        self.rates.count(call, request)
+
+    def _own_calls(self, real: RealNode) -> dict[str, OwnCall]:
+        """Those that are neither a request of the rules nor a read of the state."""
+        return {
+            "EventService/ListEvents": self.events.list,
+            "RunService/WaitRun": self._waits.wait,
+            **AccessCalls(self.node).calls(),
+            **SecretCalls(self.node).calls(),
+            **WorkerCalls(self.node, self.shares.waits, self._lasting).calls(),
+            **self._cluster.calls(),
+            "ClusterService/GetFigures": FigureCalls(real).get,
+        }
 
     async def start(self, beside: str = "") -> str:
         """Serve; the address that was bound. OSError when it is taken. `beside` is the path of a
