@@ -32,9 +32,10 @@ from .call import Call
 from .certificates import HEADER, claims_of, sealed
 from .failures import Failures
 from .foreign_runs import is_foreign
-from .identities import Identities, VouchedCaller, is_jwt
+from .identities import Identities, is_jwt
 from .node_port import NodePort
 from .places import number_of
+from .vouched_caller import VouchedCaller
 from .worker_names import name_of
 
 Token = access_pb2.AccessToken

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from ...proto.contract import Method
 from ...proto.v1 import access_pb2
 from ...statemachine.core.rejection import Rejection
-
-if TYPE_CHECKING:
-    from .identities import VouchedCaller
+from .vouched_caller import VouchedCaller
 
 Context = grpc.aio.ServicerContext[Any, Any]
 TIMEOUT_S = 30.0  # For callers that do not say how long they wait.

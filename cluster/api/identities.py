@@ -30,6 +30,7 @@ from ...statemachine.model.record import IdentityProviderRecord, parse
 from ...statemachine.tenants import providers
 from ..node import refusals
 from .key_sets import KeySets
+from .vouched_caller import VouchedCaller
 
 Token = access_pb2.AccessToken
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
@@ -50,20 +51,6 @@ NO_KEYS = (
     "moment"
 )
 logs = structlog.get_logger("raftsched.cluster.api.identities")
-
-
-@dataclass(frozen=True, slots=True)
-class VouchedCaller:
-    """Somebody a provider vouches for, as long as both stay as they are."""
-
-    # What they may do, and as whom.
-    token: Token
-    claims: Mapping[str, Any]
-    # The provider, and of which keys it was.
-    provider: bytes
-    edition: int
-    # Until when; 0: as long as its connection.
-    until_ms: int = 0
 
 
 class NotTaken(Exception):

@@ -30,7 +30,7 @@ Others may use:
 * restoring: puts it there, while the node runs.
 * secret_keys: the keys under which secrets for targets are encrypted.
 * troubles: what was set aside or failed while this node led.
-* virtual_time: the clock of tests.
+* virtual_clock: the clock of a test's cluster.
 * worker_session: one worker as the leader knows it.
 * worker_sink: where messages for a worker go.
 * worker_sessions: workers as the leader knows them.

@@ -10,7 +10,7 @@ from .clock import SteadyClock
 from .handover import LeaderHandover
 from .leader_loop import Leader
 from .peer_info import PeerDirectory
-from .virtual_time import VirtualClock
+from .virtual_clock import VirtualClock
 
 logger = logging.getLogger(__name__)
 

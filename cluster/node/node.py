@@ -103,7 +103,10 @@ class Node:
             self.leader, self.driver, self.clock.now_ms, self.fail, self._after_turn,
             0.0 if is_virtual else MIN_CHANGE_INTERVAL,
         )  # fmt: skip
-        self._whereabouts = where = Whereabouts(spec, self.consensus, self.leader, self.directory)
+        clients = {name: member.client for name, member in spec.members.items()}
+        self._whereabouts = where = Whereabouts(
+            spec.name, clients, self.consensus, self.leader, self.directory
+        )
         self.driver.on_leader_change(where.changed)
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._zones = Ahead(self._readers)

@@ -23,7 +23,7 @@ from . import refusals
 from .clock import SteadyClock
 from .leader_loop import Leader
 from .readers import Readers
-from .virtual_time import VirtualClock
+from .virtual_clock import VirtualClock
 from .whereabouts import Whereabouts
 
 STALE_READ_MAX = 86_400.0  # Seconds; no stale read is answered from an older state.

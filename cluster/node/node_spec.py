@@ -17,7 +17,7 @@ from .applier import RENEWING
 from .limits import HEARTBEAT_MS
 from .loop_steps import LoopSteps
 from .secret_keys import SecretKeys
-from .virtual_time import VirtualClock
+from .virtual_clock import VirtualClock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,73 +9,18 @@ and the handlers of workers have ended. Sessions, heartbeats and elections go by
 from __future__ import annotations
 
 import asyncio
-import mmap
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import RunRecord, SessionRecord, parse
-from ..local.virtual_clock import ASKED, DONE, HANDLER, MAGIC, NOW, SIZE, UNTIL, WHAT
 from .leader_loop import Leader
-from .peer_info import PeerDirectory
+from .virtual_clock import VirtualClock
 
 LOOK_S = 0.005
-# What a folder and a link say beside the cluster's name, so that none is ever taken for a real one.
-MARK = " (virtual clock)"
 
 # A lease by its token, and whether its worker was asked to stop.
 Held = tuple[int, bool]
-
-
-class NoClock(Exception):
-    """The file is not one of a virtual clock."""
-
-
-class VirtualClock:
-    """Milliseconds since 1970, by the file."""
-
-    # There is nothing to compare: all nodes read the same number.
-    sure = True
-
-    def __init__(self, path: Path) -> None:
-        try:
-            with path.open("r+b") as file:
-                self._file = mmap.mmap(file.fileno(), SIZE)
-        except (OSError, ValueError) as error:
-            raise NoClock(str(error)) from error
-        self._words = memoryview(self._file).cast("q")
-        if self._words[WHAT] != MAGIC:
-            raise NoClock("it begins otherwise")
-
-    def now_ms(self) -> int:
-        return self._words[NOW]
-
-    def look(self, known: PeerDirectory, voters: Iterable[str], most_ms: int) -> int:
-        return 0
-
-    @property
-    def is_asked(self) -> bool:
-        """Time is to go on."""
-        return self._words[ASKED] != self._words[DONE]
-
-    @property
-    def until_ms(self) -> int:
-        return self._words[UNTIL]
-
-    @property
-    def handler_s(self) -> float:
-        return self._words[HANDLER] / 1000
-
-    def go_to(self, instant_ms: int) -> None:
-        self._words[NOW] = max(instant_ms, self._words[NOW])
-
-    def arrived(self, request: int) -> None:
-        self._words[DONE] = request
-
-    @property
-    def request(self) -> int:
-        return self._words[ASKED]
 
 
 class VirtualTimeDriver:

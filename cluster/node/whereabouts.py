@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from .consensus_view import ConsensusView
 from .leader_loop import Leader
-from .node_spec import NodeSpec
 from .peer_info import PeerDirectory
 
 
@@ -14,20 +13,25 @@ class Whereabouts:
     """See the head of this file."""
 
     def __init__(
-        self, spec: NodeSpec, consensus: ConsensusView, leader: Leader, directory: PeerDirectory
+        self,
+        me: str,
+        clients: Mapping[str, str],
+        consensus: ConsensusView,
+        leader: Leader,
+        directory: PeerDirectory,
     ) -> None:
-        self._spec, self._consensus = spec, consensus
+        # By name, where clients find each member as this node's settings list it.
+        self._me, self._clients, self._consensus = me, clients, consensus
         self._leader, self._directory = leader, directory
         self._listeners: list[Callable[[], None]] = []
 
     @property
     def leader_name(self) -> str:
-        me = self._spec.name
         if self._leader.leading:
-            return me
+            return self._me
         leader = self._consensus.known_leader
         # It may still be finding out that it leads no more.
-        return leader if leader != me else ""
+        return leader if leader != self._me else ""
 
     @property
     def leader_address(self) -> str:
@@ -41,8 +45,7 @@ class Whereabouts:
         info = self._directory.peer_infos.get(name)
         if info is not None:
             return info.client_address
-        listed = self._spec.members.get(name)
-        return listed.client if listed is not None else ""
+        return self._clients.get(name, "")
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Have a listener called on the loop whenever any of this may have changed."""

@@ -22,7 +22,7 @@ from ..api.server import Server
 from ..local import systemd
 from ..node.memory import MemoryReturn, limit_heaps
 from ..node.peer_info import ZONE_EDITION
-from ..node.virtual_time import MARK, VirtualClock
+from ..node.virtual_clock import MARK, VirtualClock
 from ..raft import faults
 from . import descriptors, listen, log, slices, tls
 from .config import Config, ConfigWrong

@@ -15,7 +15,7 @@ from ..node import damage
 from ..node.node import Node
 from ..node.node_spec import MemberAddresses, NodeSpec
 from ..node.secret_keys import KeysWrong, SecretKeys
-from ..node.virtual_time import NoClock, VirtualClock
+from ..node.virtual_clock import NoClock, VirtualClock
 from ..raft import faults
 from ..raft.journal import JournalLimits
 from . import listen, probe, tls

@@ -20,7 +20,7 @@ from raftsched.cluster.node import node_spec
 from raftsched.cluster.node.loop_steps import LoopSteps
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
-from raftsched.cluster.node.virtual_time import VirtualClock
+from raftsched.cluster.node.virtual_clock import VirtualClock
 from raftsched.cluster.raft.faults import CallRefused as NotNow
 from raftsched.proto.v1 import (
     access_pb2,

@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.cluster.local.virtual_clock import SIZE, Clock
 from raftsched.cluster.node.node import Node
-from raftsched.cluster.node.virtual_time import NoClock, VirtualClock
+from raftsched.cluster.node.virtual_clock import NoClock, VirtualClock
 from raftsched.proto.v1 import alert_pb2, job_pb2, run_pb2, worker_pb2
 
 from .ear import Ear, success
