@@ -156,15 +156,30 @@ def test_a_dial_that_is_cut_short_leaves_no_link_that_cannot_be_written_to(
         runner.run(meet())
 
 
-@pytest.mark.parametrize("turns", range(6))
+async def some_turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("turns", range(-8, 6))
 async def test_who_is_accepted_as_it_closes_is_closed_too(turns: int) -> None:
-    """At each turn of the loop that an accepted connection may have come to."""
+    """At each turn of the loop that an accepted connection may have come to, and in each in which
+    it may come while all is being closed. The loop warns of one that nobody closed."""
     called = links("a", asyncio.Event())
     host, _, port = (await called.listen("127.0.0.1:0")).rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as caller:
+    closing = asyncio.create_task(called.close()) if turns < 0 else None
+    await some_turns(-turns)
+    try:
+        caller = socket.create_connection((host, int(port)), timeout=LIMIT_S)
+    except ConnectionRefusedError:
+        assert turns < 0, "nobody listens, and nothing was closed"
+        return
+    finally:
+        if closing is not None:
+            await closing
+    with caller:
         caller.setblocking(False)
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await some_turns(turns)
         await called.close()
         with contextlib.suppress(ConnectionResetError):
             while caller.recv(4096):
