@@ -107,6 +107,11 @@ class PeerLinks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
+            # What was accepted in this turn becomes a connection in the next one, and asyncio asks
+            # the server for it: without that it would be left open, and nobody notified.
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            await asyncio.sleep(0)
             self._server.close()
         for session in list(self._all):
             session.close("")
