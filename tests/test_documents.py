@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .rows import each
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ["proto", "cluster", "statemachine", "client", "chaos", "tests", "deploy"]
 DOCUMENTS = sorted(
@@ -26,7 +28,7 @@ CHECKED = [ROOT / "statemachine" / name for name in ("DESIGN.md", "READING.md", 
 OWED: set[str] = set()
 
 
-@pytest.mark.parametrize("folder", sorted({*FOLDERS} - OWED))
+@each("folder", sorted({*FOLDERS} - OWED))
 def test_a_folder_says_why_it_is_so(folder: str) -> None:
     assert (ROOT / folder / "DESIGN.md").exists()
 
@@ -78,9 +80,7 @@ def test_a_document_names_what_is_there(path: Path) -> None:
     assert [name for name in names_in(path.read_text()) if not is_there(path.parent, name)] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["gone.py", "runs/gone.py", "gone", "machine.gone", "View.gone", "gone.decide"]
-)
+@each("name", ["gone.py", "runs/gone.py", "gone", "machine.gone", "View.gone", "gone.decide"])
 def test_a_name_that_is_gone_is_found(name: str) -> None:
     assert names_in(f"First `{name}`, then `python -m this` and `1`.") == [name]
     assert not is_there(ROOT / "statemachine", name)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from .rows import each
 
 ROOT = Path(__file__).parent.parent
 INSTEAD = {
@@ -87,7 +87,7 @@ def test_nobody_reads_old_words() -> None:
     assert old_words(texts()) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("it is not said which", 1), ("a wave waits", 1), ("started by hand", 1), ("TOOK", 1),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import click
-import pytest
 
 from raftsched.chaos.commands.bench import bench
 from raftsched.chaos.commands.chaos import chaos
+
+from ..rows import each
 
 EVERY = [
     (f"{group.name} {name}", made)
@@ -15,7 +16,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize(("path", "made"), EVERY, ids=[path for path, _ in EVERY])
+@each(("path", "made"), EVERY)
 def test_a_default_is_what_may_be_typed(path: str, made: click.Command) -> None:
     for option in made.params:
         if isinstance(option, click.Option) and isinstance(option.default, str | int | float):

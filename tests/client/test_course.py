@@ -36,6 +36,8 @@ from raftsched.client.sdk.refusals import BY_CODE, BY_REASON, FailedTry, failure
 from raftsched.proto.contract import Next, method_of, methods, reasons
 from raftsched.proto.v1 import cluster_pb2, job_pb2, run_pb2, worker_pb2
 
+from ..rows import each
+
 WRITE = job_pb2.CreateJobRequest(request_id="r")
 READ = job_pb2.GetJobRequest()
 BROKEN = FailedTry("UNAVAILABLE", "Socket closed")
@@ -272,7 +274,7 @@ def test_tries_get_longer_and_end_with_the_deadline() -> None:
     assert sum(lengths) == pytest.approx(30.0, abs=0.5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "first"),
     [
         (run_pb2.WaitRunRequest(timeout=Duration(seconds=20)), TRY_FIRST_S + 20),
@@ -338,7 +340,7 @@ def test_one_try_that_may_have_done_it_makes_the_outcome_unknown() -> None:
     assert "'r'" in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "said", "told"),
     [
         (WRITE, REFUSED, Unavailable),
@@ -365,7 +367,7 @@ def test_the_deadline_tells_whether_anything_was_done(
     assert type(last_word(course(request_), said)) is told
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "told"),
     [
         (refusal("FIELD_INVALID", "INVALID_ARGUMENT"), InvalidArgument),
@@ -495,7 +497,7 @@ def test_endpoints_are_read(given: str | list[str], read: tuple[str, ...]) -> No
     assert parse(given) == read
 
 
-@pytest.mark.parametrize("wrong", ["", ",", "http://a:1", "a:b", "a:0", "a:65536", ":1", "::1"])
+@each("wrong", ["", ",", "http://a:1", "a:b", "a:0", "a:65536", ":1", "::1"])
 def test_an_endpoint_that_is_none_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"host:port"):
         parse(wrong)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
 from raftsched.client import errors
 from raftsched.client.errors import FieldFault, RaftschedError, RunFailed
 from raftsched.proto.v1 import run_pb2
+
+from ..rows import each
 
 TREE = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 KINDS = [kind for kind in TREE if issubclass(kind, RaftschedError) and kind is not RunFailed]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_an_error_comes_out_of_another_process_as_it_was(kind: type[RaftschedError]) -> None:
     faults = (FieldFault("name", "FIELD_INVALID", "'A' is no name"),)
     error = kind("no", reason="X", values={"a": "b"}, faults=faults, retry_after=1.5)

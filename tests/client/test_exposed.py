@@ -12,11 +12,13 @@ from raftsched.client.sdk.refusals import FailedTry
 from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2
 
+from ..rows import each
+
 AWAY = "127.0.0.1:7400,10.0.0.9:7400"
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-@pytest.mark.parametrize("address", ["10.0.0.9", "node-1:7400", AWAY, "127.evil.example:1"])
+@each("kind", [Client, AsyncClient])
+@each("address", ["10.0.0.9", "node-1:7400", AWAY, "127.evil.example:1"])
 def test_a_token_is_not_sent_in_plain_text(kind: type[Client], address: str) -> None:
     with pytest.raises(Exposed, match=r"without encryption.*tls=.*insecure=True"):
         kind(address, token="secret")

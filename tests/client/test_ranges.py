@@ -11,8 +11,10 @@ from raftsched.client.sdk.policies import Concurrency, Misfire, Overlap, Retry, 
 from raftsched.client.sdk.schedules import every
 from raftsched.proto.v1 import job_pb2, namespace_pb2
 
+from ..rows import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("make", "why"),
     [
         (lambda: specs.job_of("x", retry=Retry(attempts=2**40)), "max_attempts is 1099511627776"),

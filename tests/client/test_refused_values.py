@@ -15,6 +15,7 @@ from raftsched.client.sdk.schedules import every
 from raftsched.client.sdk.specs import job_of
 from raftsched.client.sdk.values import payload
 
+from ..rows import each
 from .stage import Stage
 
 NAN = float("nan")
@@ -73,13 +74,13 @@ RANGES: list[tuple[str, Callable[[], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "write"), LETTERS)
+@each(("words", "write"), LETTERS)
 def test_a_text_is_no_list_of_its_letters(words: str, write: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match=words):
         write()
 
 
-@pytest.mark.parametrize(("words", "write"), WRONG)
+@each(("words", "write"), WRONG)
 def test_what_is_of_another_kind_is_refused_by_name(
     words: str, write: Callable[[], object]
 ) -> None:
@@ -87,7 +88,7 @@ def test_what_is_of_another_kind_is_refused_by_name(
         write()
 
 
-@pytest.mark.parametrize(("words", "write"), RANGES)
+@each(("words", "write"), RANGES)
 def test_numbers_that_cannot_be_sent_are_refused(words: str, write: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=words):
         write()

@@ -17,6 +17,8 @@ from raftsched.client.sdk import resources
 from raftsched.client.sdk.resources import AlertOptions
 from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, run_pb2
 
+from ..rows import each
+
 
 def types_of_the_blocking_client(client: Client) -> None:
     """Never called: mypy reads it."""
@@ -68,7 +70,7 @@ FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 DOCUMENTED = dict(documented())
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
+@each("name", DOCUMENTED)
 def test_an_example_is_python_and_shows_the_call(name: str) -> None:
     said = inspect.cleandoc(DOCUMENTED[name].__doc__)
 

@@ -13,6 +13,7 @@ import yaml
 
 from raftsched.client.cli import main
 
+from ..rows import each
 from .tools import DEPLOY, ROOT, run, tool
 
 FOLDER = DEPLOY / "prometheus"
@@ -74,7 +75,7 @@ def test_each_alert_has_a_test_and_a_runbook_and_no_runbook_is_left_over() -> No
     assert re.findall(r"^\* \[(\w+)\]", index, re.MULTILINE) == list(RULES)
 
 
-@pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
+@each("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
 def test_a_runbook_says_what_to_do_in_commands_that_are_there(path: Path) -> None:
     page = path.read_text()
 

@@ -29,6 +29,7 @@ from .handlers import working
 from .processes import Cluster, cluster, until
 
 
+@pytest.mark.slow
 async def test_every_service_answers(tmp_path: Path) -> None:
     async with cluster(tmp_path, 1) as running, working(running.endpoints):
         await asyncio.to_thread(use_everything, running)

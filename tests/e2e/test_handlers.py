@@ -12,7 +12,7 @@ from raftsched.client import Client, Context, PermanentError, RetryLater, Worker
 from raftsched.client.executors import ShellExecutor
 from raftsched.client.testing import LocalCluster, wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 PATIENCE_S = 30.0
 
 

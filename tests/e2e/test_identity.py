@@ -25,6 +25,7 @@ ROLES: dict[RoleWord, options_pb2.Role.ValueType] = {
     "admin": options_pb2.ROLE_ADMIN, "editor": options_pb2.ROLE_EDITOR,
     "worker": options_pb2.ROLE_WORKER, "viewer": options_pb2.ROLE_VIEWER,
 }  # fmt: skip
+pytestmark = pytest.mark.slow
 PLACES = ("", "default", "team")
 # A route of each kind: what it needs, and whether it is about a namespace, all, or none.
 ROUTES = (

@@ -17,6 +17,7 @@ from raftsched.cluster.local.process import environment
 __all__ = ["cluster"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_cluster_is_there_for_a_test_and_gone_afterwards(cluster: LocalCluster) -> None:
     with cluster.client() as client:
@@ -56,6 +57,7 @@ def test_a_folder_of_yours_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     assert names == ["job-0", "job-1"]
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_start_shows_its_own_words() -> None:
     with (
         pytest.raises(NodeEnded, match="heartbeat") as caught,
@@ -82,6 +84,7 @@ with LocalCluster() as cluster:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_killed_test_leaves_no_node_behind() -> None:
     ended = subprocess.run(

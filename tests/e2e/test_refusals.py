@@ -62,6 +62,7 @@ async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path
         assert str(folders[name]) in line
 
 
+@pytest.mark.slow
 async def test_a_used_port_is_named(tmp_path: Path) -> None:
     address = anywhere()
     host, _, port = address.client.partition(":")
@@ -73,6 +74,7 @@ async def test_a_used_port_is_named(tmp_path: Path) -> None:
     assert f"{address.client} is in use by another program" in line
 
 
+@pytest.mark.slow
 async def test_a_wrong_configuration_is_told_without_touching_anything(tmp_path: Path) -> None:
     code, lines = await start(
         tmp_path / "n1", anywhere(), "--cache-mb", "lots", "--log-level", "loud"
@@ -83,6 +85,7 @@ async def test_a_wrong_configuration_is_told_without_touching_anything(tmp_path:
     assert not (tmp_path / "n1").exists()
 
 
+@pytest.mark.slow
 async def test_the_written_configuration_passes_its_check(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
 

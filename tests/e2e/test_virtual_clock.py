@@ -36,6 +36,7 @@ def scheduled_times(client: Client, job: str, state: str = "SUCCEEDED") -> list[
     return sorted(run.message.scheduled_time.ToDatetime(tzinfo=UTC) for run in runs)
 
 
+@pytest.mark.slow
 def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
     worker = Worker()
     seen: list[datetime] = []
@@ -75,6 +76,7 @@ def test_the_example_works_when_it_is_pasted(tmp_path: Path) -> None:
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_a_failure_is_tried_again_when_its_time_has_come(
     cluster: LocalCluster, client: Client
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_failure_is_tried_again_when_its_time_has_come(
     assert started[1] - started[0] == timedelta(hours=1)
 
 
+@pytest.mark.slow
 def test_a_handler_that_hangs_is_timed_out(cluster: LocalCluster, client: Client) -> None:
     worker = Worker()
     told = Event()
@@ -123,6 +126,7 @@ def test_a_handler_that_hangs_is_timed_out(cluster: LocalCluster, client: Client
     assert run.message.end_time.ToDatetime(tzinfo=UTC) == BEGIN + timedelta(hours=2)
 
 
+@pytest.mark.slow
 def test_deadlines_are_not_told_by_the_time_that_stands_still(
     cluster: LocalCluster, client: Client
 ) -> None:

@@ -25,6 +25,8 @@ from raftsched.client.calls.generate import made, stale
 from raftsched.proto.contract import Named, Repeat, Role, Scope
 from raftsched.proto.v1 import options_pb2
 
+from ..rows import each
+
 V1 = Path(__file__).parents[2] / "proto" / "v1"
 
 # The first words of the names of calls that change nothing.
@@ -148,18 +150,22 @@ def comments(file: pb.FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], st
         yield tuple(place.path), " ".join(" ".join(said).split())
 
 
-def compiled(folder: Path, texts: dict[str, str]) -> Contracts:
+def compiled(
+    folder: Path, texts: dict[str, str], *beside: Path
+) -> dict[str, pb.FileDescriptorProto]:
+    """Descriptors of these files; what they import, and is not among them, is beside them."""
     root = folder / ROOT_OF_OURS
     root.mkdir(parents=True)
     for name, text in texts.items():
         (root / name).write_text(text)
     site = metadata.distribution("googleapis-common-protos").locate_file(".")
-    command = ["protoc", f"-I{folder}", f"-I{site}", f"-I{Path(protoc.__file__).parent}/_proto"]
+    command = ["protoc", *(f"-I{path}" for path in (folder, *beside, site))]
+    command += [f"-I{Path(protoc.__file__).parent}/_proto"]
     command += ["--include_source_info", f"--descriptor_set_out={folder}/set"]
     assert protoc.main([*command, *(f"{ROOT_OF_OURS}{name}" for name in texts)]) == 0
     found = pb.FileDescriptorSet.FromString((folder / "set").read_bytes())
     files = {file.name.removeprefix(ROOT_OF_OURS): file for file in found.file}
-    return Contracts(texts, {name: files[name] for name in texts})
+    return {name: files[name] for name in texts}
 
 
 @cache
@@ -168,8 +174,13 @@ def texts() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def contracts(tmp_path_factory: pytest.TempPathFactory) -> Contracts:
-    return compiled(tmp_path_factory.mktemp("protoc"), texts())
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("protoc")
+
+
+@pytest.fixture(scope="module")
+def contracts(folder: Path) -> Contracts:
+    return Contracts(texts(), compiled(folder, texts()))
 
 
 def fields(message: pb.DescriptorProto) -> dict[str, Field]:
@@ -483,7 +494,7 @@ RULES: list[Rule] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@each("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_contracts_keep(rule: Rule, contracts: Contracts) -> None:
     assert list(rule(contracts)) == []
 
@@ -548,24 +559,29 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "file", "there", "planted", "said"),
-    PLANTED,
-    ids=lambda value: getattr(value, "__name__", ""),
-)
+@each(("rule", "file", "there", "planted", "said"), PLANTED)
 def test_a_planted_violation_is_found(
-    rule: Rule, file: str, there: str, planted: str, said: str, tmp_path: Path
+    rule: Rule,
+    file: str,
+    there: str,
+    planted: str,
+    said: str,
+    contracts: Contracts,
+    folder: Path,
+    tmp_path: Path,
 ) -> None:
     assert there in texts()[file]
-    broken = texts() | {file: texts()[file].replace(there, planted, 1)}
+    broken = {file: texts()[file].replace(there, planted, 1)}
+    row = tmp_path / str(len([*tmp_path.iterdir()]))
+    files = contracts.files | compiled(row, broken, folder)
 
-    found = list(rule(compiled(tmp_path, broken)))
+    found = list(rule(Contracts(texts() | broken, files)))
 
     assert found
     assert any(said in line for line in found)
 
 
-@pytest.mark.parametrize(
+@each(
     "promised",
     [
         "post /v1/jobs", "get /v1/jobs/{}", "get /v1/jobs/{}/status", "get /v1/jobs/{}/history",
@@ -580,7 +596,7 @@ def test_the_routes_people_were_told_exist(promised: str, contracts: Contracts) 
     }
 
 
-@pytest.mark.parametrize("name", texts())
+@each("name", texts())
 def test_the_generated_code_is_that_of_the_contracts(name: str, contracts: Contracts) -> None:
     module = importlib.import_module(f"raftsched.proto.v1.{name.removesuffix('.proto')}_pb2")
     written = pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)

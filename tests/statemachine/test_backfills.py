@@ -12,6 +12,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import LedgerRecord, ProofRecord, encode
 
+from ..rows import each
 from .asking import ask
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, with_mask
 
@@ -60,9 +61,9 @@ def missed(machine: Machine, hours: int, overlap: Overlap | None = None) -> None
 RANGES = list(combinations(range(0, 7, 2), 2))
 
 
-@pytest.mark.parametrize("first", RANGES)
-@pytest.mark.parametrize("second", RANGES)
-@pytest.mark.parametrize("third", [None, (0, 6)])
+@each("first", RANGES)
+@each("second", RANGES)
+@each("third", [None, (0, 6)])
 def test_each_time_that_a_backfill_planned_runs(
     first: tuple[int, int], second: tuple[int, int], third: tuple[int, int] | None
 ) -> None:

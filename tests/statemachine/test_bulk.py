@@ -14,6 +14,7 @@ from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.request import Bulk, SetAside
 
+from ..rows import each
 from . import asking, filter_oracle
 from .driver import MINUTE_MS, SECOND_MS, Machine, image
 
@@ -349,7 +350,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_a_bulk_call_leaves_what_single_calls_leave(seed: int) -> None:
     random, bulk, single = Random(seed), grown(seed), grown(seed)
     assert image(bulk.store) == image(single.store)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from raftsched.proto.v1 import job_pb2, run_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import phases
 
+from ..rows import each
 from .driver import DAY_MS, MINUTE_MS, Machine, with_mask
 
 CHANGED = 10  # Minutes after the beginning.
@@ -69,8 +68,8 @@ def ended_after(machine: Machine, run: str) -> int:
     return 0
 
 
-@pytest.mark.parametrize(("before", "after"), CHANGES)
-@pytest.mark.parametrize(("field", "phase"), STANDS)
+@each(("before", "after"), CHANGES)
+@each(("field", "phase"), STANDS)
 def test_a_run_ends_by_the_limits_of_now(field: str, phase: str, before: int, after: int) -> None:
     machine = Machine(MemoryStore())
     run = begin(machine, phase, spec_of(field, before))

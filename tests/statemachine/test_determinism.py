@@ -40,6 +40,7 @@ def history_with_hash_seed(seed: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_two_interpreters_with_different_hash_seeds_give_the_same_changes() -> None:
     assert history_with_hash_seed("1") == history_with_hash_seed("2") == history()
 

@@ -19,6 +19,7 @@ from raftsched.statemachine.core import filters, limits, pages
 from raftsched.statemachine.core.rejection import Refused
 from raftsched.statemachine.core.store import MemoryStore
 
+from ..rows import each
 from ..sampled import examples, play
 from . import asking, filter_oracle
 from .driver import MINUTE_MS, SECOND_MS, START_MS, Machine
@@ -30,7 +31,7 @@ FIELDS = {"name": filters.TEXT, "labels.": filters.TEXT, "at": filters.INSTANT,
           "attempt": filters.NUMBER}  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "column", "hint"),
     [
         ("name=a AND name=b OR name=c", 19, "OR stands beside AND; write parentheses"),
@@ -69,7 +70,7 @@ def test_a_refusal_names_the_column_and_what_to_write(text: str, column: int, hi
     assert f"at column {column}: " in rejection.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "fits"),
     [
         ("", True),
@@ -319,8 +320,8 @@ def test_a_filter_by_end_time_looks_at_no_other_dead_letters(
     assert {run.end_time.ToMilliseconds() for run in page.runs} == {oldest}
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("field", ["", "name", "create_time", "next_time"])
+@each("descending", [False, True])
+@each("field", ["", "name", "create_time", "next_time"])
 def test_jobs_are_listed_in_the_order_that_is_asked_for(field: str, descending: bool) -> None:
     jobs, _ = everything()
 

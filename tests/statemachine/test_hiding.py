@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from google.protobuf.message import Message
 
 from raftsched.proto.contract import methods
@@ -13,6 +12,7 @@ from raftsched.proto.v1 import alert_pb2, common_pb2, job_pb2, run_pb2, secret_p
 from raftsched.statemachine.model import hiding
 from raftsched.statemachine.tenants.audit_log import difference
 
+from ..rows import each
 from .driver import Machine, job_of
 
 MARK = "XmarkX"
@@ -116,7 +116,7 @@ def fill(message: Message, depth: int = 0) -> None:
 SHOWN = sorted(m.name for m in methods() if m.harmless and m.verb != "Backup")
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@each("name", SHOWN)
 def test_no_answer_shows_a_secret(name: str) -> None:
     [method] = [one for one in methods() if one.name == name]
     actions = ("http", "grpc", "shell")

@@ -23,6 +23,7 @@ from raftsched.statemachine.model.record import JobRecord, parse
 from raftsched.statemachine.model.request import Imported
 from raftsched.statemachine.model.view import View
 
+from ..rows import each
 from .driver import MINUTE_MS, START_MS, Machine, job_of
 
 Import = job_pb2.ImportJobsRequest
@@ -75,8 +76,8 @@ def verdicts(answer: job_pb2.ImportJobsResponse) -> list[tuple[str, str]]:
     return [(one.job, Result.Verdict.Name(one.verdict)[8:]) for one in answer.results]
 
 
-@pytest.mark.parametrize("steps", [1, 5, 1_000_000])
-@pytest.mark.parametrize("request_id", ["", "once"])
+@each("steps", [1, 5, 1_000_000])
+@each("request_id", ["", "once"])
 def test_a_chain_in_any_order_is_imported_in_one_go(steps: int, request_id: str) -> None:
     jobs = chain(40, seed=steps)
     leader = Leader(steps)
@@ -125,7 +126,7 @@ def test_jobs_that_wait_for_each_other_are_refused_and_the_others_are_taken(
     assert words == [("a", "JOB_NOT_FOUND"), ("b", "JOB_NOT_FOUND"), ("c", ""), ("s", "CYCLE")]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_an_import_on_trial_goes_in_parts_as_well(seed: int) -> None:
     """It says what the import itself would, though others make jobs between its parts."""
     dice = random.Random(seed)

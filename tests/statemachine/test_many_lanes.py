@@ -16,6 +16,7 @@ from raftsched.statemachine.model.request import Grant, Offer
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.runs import grants, lanes
 
+from ..rows import each
 from .driver import SECOND_MS, START_MS, Machine, job_of
 from .test_flat_cost import Cluster
 
@@ -82,7 +83,7 @@ def test_of_very_many_lanes_that_fit_some_are_looked_at_and_none_starves(
     assert set(taken) == set(names)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_the_lanes_that_are_found_are_those_that_fit(seed: int) -> None:
     dice = random.Random(f"lanes {seed}")
     store = MemoryStore()

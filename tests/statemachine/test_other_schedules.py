@@ -12,6 +12,7 @@ from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 
+from ..rows import each
 from .asking import ask
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, with_mask
 
@@ -139,7 +140,7 @@ def test_what_waits_and_is_named_still_waits_on(
         assert not audit(machine).wrong, (case, audit(machine))
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(WRITTEN, WRITTEN)))
+@each(("before", "after"), list(product(WRITTEN, WRITTEN)))
 def test_what_waits_for_its_jitter_comes_at_its_time_if_it_is_named_still(
     before: str, after: str
 ) -> None:

@@ -20,6 +20,7 @@ from raftsched.statemachine.occurrences.timeline import Stretch
 from raftsched.statemachine.reads import reads
 from raftsched.statemachine.schedule.plan import Plan, names, scheduled_times
 
+from ..rows import each
 from ..sampled import some
 from .driver import MINUTE_MS, Machine
 
@@ -132,7 +133,7 @@ def one_by_one(view: View, job: Job, plan: Plan, first: int, last: int) -> int:
     return end
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_the_last_of_the_most_runs_is_that_of_a_walk(seed: int) -> None:
     world = World(seed)
     view, job, plan = world.fresh()

@@ -7,6 +7,7 @@ import pytest
 from raftsched.proto.json_text import fault, is_json
 from raftsched.proto.v1 import common_pb2, job_pb2
 
+from ..rows import each
 from .driver import Machine, job_of, with_mask
 
 
@@ -14,7 +15,7 @@ def payload(data: bytes, kind: str = "application/json") -> common_pb2.Payload:
     return common_pb2.Payload(data=data, content_type=kind)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "why"),
     [
         (b'{"a": 1', "line 1, column 8: it ends too soon"),
@@ -38,7 +39,7 @@ def test_the_place_of_a_fault_is_named(data: bytes, why: str) -> None:
     assert fault(data) == why
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "said"),
     [
         ("application/json", True), ("Application/JSON; charset=utf-8", True),

@@ -41,6 +41,7 @@ from raftsched.statemachine.model.request import SetAside
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.runs.move import NoSuchMove, end, lease, move
 
+from ..rows import each
 from ..sampled import some
 from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
 from .old_runs import as_format_1
@@ -289,7 +290,7 @@ class Watched(Machine):
         return replies
 
 
-@pytest.mark.parametrize(("was", "to"), PAIRS, ids=lambda at: name(at))
+@each(("was", "to"), PAIRS, ids=lambda at: name(at))
 def test_every_move_of_the_table_has_a_story(was: int, to: int) -> None:
     machine = Watched()
     if was == NEW or (was, to) == (READY, PARKED):
@@ -317,7 +318,7 @@ def test_a_requeued_run_gets_what_a_new_one_has() -> None:
     machine.check()
 
 
-@pytest.mark.parametrize(("was", "to"), OTHERS, ids=lambda at: name(at))
+@each(("was", "to"), OTHERS, ids=lambda at: name(at))
 def test_a_move_that_is_not_in_the_table_is_refused_before_anything_is_written(
     was: int, to: int
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.core.store import MemoryStore, Store
 from raftsched.statemachine.model import keys
@@ -11,6 +9,7 @@ from raftsched.statemachine.model.record import StateRecord, encode
 from raftsched.statemachine.model.request import FireTimers
 from raftsched.statemachine.model.view import DENSE, STRETCH, View
 
+from ..rows import each
 from .driver import MINUTE_MS, START_MS, Machine
 
 
@@ -45,7 +44,7 @@ def read_singly(view: View, store: Counted, jids: list[int]) -> int:
     return len(store.read)
 
 
-@pytest.mark.parametrize(
+@each(
     ("jids", "at_once"),
     [
         (list(range(1, 100)), 0),

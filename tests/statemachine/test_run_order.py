@@ -7,6 +7,7 @@ import pytest
 from raftsched.proto.v1 import error_pb2, run_pb2
 from raftsched.statemachine.core import limits
 
+from ..rows import each
 from . import asking
 from .test_filters import everything, world
 
@@ -52,7 +53,7 @@ def test_by_the_end_of_dead_letters(order: str) -> None:
     assert sorted(run.id for run in found) == sorted(run.id for run in wanted)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "order", "why"),
     [
         ("", "name", "there are scheduled_time, scheduled_time desc, end_time, end_time desc"),

@@ -24,13 +24,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 
+from ..rows import each
 from .driver import Machine, job_of
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -218,7 +217,7 @@ def played(text: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.txt")), ids=lambda path: path.stem)
+@each("path", sorted(SCENARIOS.glob("*.txt")), ids=lambda path: path.stem)
 def test_a_scenario_comes_out_as_it_is_written(path: Path) -> None:
     now = played(path.read_text())
     if os.environ.get("RAFTSCHED_SCENARIOS") == "write":

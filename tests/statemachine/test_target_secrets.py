@@ -20,6 +20,7 @@ from raftsched.statemachine.model.request import (
 from raftsched.statemachine.selfcheck import verify
 from raftsched.statemachine.tenants import target_secrets
 
+from ..rows import each
 from .asking import ask, pages
 from .driver import Machine, image, job_of
 
@@ -174,7 +175,7 @@ def test_they_go_with_their_namespace(machine: Machine) -> None:
     assert not any(b"of the former" in value for value in image(machine.store).values())
 
 
-@pytest.mark.parametrize(
+@each(
     ("secret", "value", "field"),
     [
         (Secret(name="Api Key"), "x", "secret.name"),

@@ -12,6 +12,7 @@ from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.model.record import StateRecord, encode
 from raftsched.statemachine.model.view import View
 
+from ..rows import each
 from .driver import START_MS, Machine, job_of
 
 NAMES = ("a", "b", "c", "d")
@@ -29,7 +30,7 @@ def made(*changes: list[job_pb2.Job]) -> list[bytes]:
     return [encode(state) for state in states]
 
 
-@pytest.mark.parametrize(
+@each(
     "schedules",
     [
         {"cron": "0 * * * *"},

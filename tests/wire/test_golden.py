@@ -28,6 +28,8 @@ from raftsched.statemachine.model import specs
 from raftsched.statemachine.model.record import Record, RecordPart, UnknownFormat, encode, parse
 from raftsched.statemachine.model.specs import Template
 
+from ..rows import each
+
 GOLDEN = Path(__file__).parent / "golden"
 KINDS = {kind.__name__: kind for kind in Record.__subclasses__()}
 DEPTH_MAX = 6
@@ -135,7 +137,7 @@ def test_golden_bytes_keep_their_meaning(name: str) -> None:
     assert encode(record) == data
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@each("name", sorted(KINDS))
 def test_a_golden_file_sets_every_field(name: str) -> None:
     assert (GOLDEN / f"{name}.txt").read_text() == written(name)
 
@@ -153,7 +155,7 @@ def parts_of(kind: type[Record | RecordPart]) -> str:
     return " ".join(found)
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@each("name", sorted(KINDS))
 def test_a_field_more_is_a_step_of_the_format(name: str) -> None:
     """Nothing writes this file: whoever steps a format adds a line, and changes none."""
     known = json.loads((GOLDEN / "fields.json").read_text())
@@ -164,7 +166,7 @@ def test_every_golden_file_has_its_record() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(KINDS)
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@each("name", sorted(KINDS))
 def test_a_record_of_a_newer_format_stops_the_node(name: str) -> None:
     known = KINDS[name].FORMAT
     data = encode(KINDS[name](format=known + 1))
@@ -174,7 +176,7 @@ def test_a_record_of_a_newer_format_stops_the_node(name: str) -> None:
         parse(b"K", data, KINDS[name])
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@each("name", sorted(KINDS))
 def test_a_record_with_a_field_more_stops_the_node(name: str) -> None:
     fields = msgspec.msgpack.decode(encode(KINDS[name]()))
 

@@ -19,6 +19,8 @@ from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
 from raftsched.chaos.commands.bench import bench
 from raftsched.cluster.local.process import Process, ProcessFailed
 
+from ...rows import each
+
 HERD = ComparedLoad(runs=1_000)
 STEADY = ComparedLoad(runs=1_000, rate=100.0)
 
@@ -88,7 +90,7 @@ def test_the_figures_are_the_last_line_of_what_a_program_said() -> None:
     }
 
 
-@pytest.mark.parametrize("said", ["", "it broke", '{"seconds": 1}\nit broke', "[1]", "{}"])
+@each("said", ["", "it broke", '{"seconds": 1}\nit broke', "[1]", "{}"])
 def test_a_program_that_ends_without_figures_has_failed(said: str) -> None:
     with pytest.raises(ProcessFailed, match="without figures"):
         figures_of(said, "x")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from raftsched.chaos.real import history
 from raftsched.chaos.real.checks import CHECKS, violations_in
@@ -39,6 +38,8 @@ from raftsched.chaos.real.history import (
 )
 from raftsched.chaos.real.lateness import TimeSpans
 from raftsched.chaos.real.linear import linearizable
+
+from ...rows import each
 
 T0 = 1_800_000_000_000
 Events = list[Event]
@@ -301,9 +302,9 @@ WRONG: list[tuple[str, str, Events]] = [
 ]
 
 
-@pytest.mark.parametrize(("invariant", "events"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_a_wrong_history_is_found(invariant: str, events: Events) -> None:
-    assert invariant in found(events)
+@each(("story", "invariant", "events"), WRONG)
+def test_a_wrong_history_is_found(story: str, invariant: str, events: Events) -> None:
+    assert invariant in found(events), story
 
 
 def test_each_check_finds_something() -> None:

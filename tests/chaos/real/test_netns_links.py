@@ -19,6 +19,7 @@ why_not = netns_links.missing()
 with_namespaces = pytest.mark.skipif(bool(why_not), reason=f"no namespaces here: {why_not}")
 
 
+@pytest.mark.slow
 @with_namespaces
 def test_a_cut_takes_one_direction_of_one_pair_and_leaves_a_sign(tmp_path: Path) -> None:
     probe = Path(__file__).with_name("netns_nodes.py")

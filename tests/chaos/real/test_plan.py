@@ -18,17 +18,19 @@ from raftsched.chaos.real.faults import (
     split,
 )
 
+from ...rows import each
+
 CLIENTS = "clients"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@each("scenario", SCENARIOS)
 def test_a_seed_replays_its_plan_and_another_has_another(scenario: str) -> None:
     assert plan(scenario, 300, 7) == plan(scenario, 300, 7)
     if scenario not in ("rolling", "herd-failover"):
         assert plan(scenario, 300, 7) != plan(scenario, 300, 8)
 
 
-@pytest.mark.parametrize(("scenario", "seed"), [*product(SCENARIOS, range(5))])
+@each(("scenario", "seed"), [*product(SCENARIOS, range(5))])
 def test_faults_come_in_order_and_end_in_time(scenario: str, seed: int) -> None:
     faults = plan(scenario, 200, seed)
     assert faults
@@ -58,7 +60,7 @@ def test_two_minutes_of_leader_kills_are_at_least_twenty() -> None:
     assert all(len(plan("kill-leader", 120, seed)) >= 20 for seed in range(50))
 
 
-@pytest.mark.parametrize(("shape", "count"), [*product(SHAPES, (3, 5))])
+@each(("shape", "count"), [*product(SHAPES, (3, 5))])
 def test_each_shape_cuts_something_and_never_everything(shape: str, count: int) -> None:
     names = [f"n{number}" for number in range(1, count + 1)]
     for target in names:

@@ -11,6 +11,8 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import FlowRecord, Record, RunRecord, StepRecord, encode
 
+from ...rows import each
+
 NOW_MS = 1_767_225_600_000
 OCCURRENCE = keys.occurrence_of(NOW_MS)
 ROOT, NEAR, FAR = 1, 2, 3
@@ -44,7 +46,7 @@ def test_a_wave_that_goes_on_or_has_notified_everybody_is_sound(store: MemorySto
     assert check_waves(store, NOW_MS) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("store", "why"),
     [
         (state(FlowRecord(live=2), {}, 1), "counts 2 runs, 1 are there"),

@@ -20,6 +20,7 @@ from raftsched.client.worker.handlers import Handler
 from raftsched.proto.v1 import common_pb2, job_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Result
 
+from ...rows import each
 from ..worker.node import PATIENCE_S, Node
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +88,7 @@ def nothing() -> None: ...
 ORDER, SHOWN = Order(7, ["a"]), {"number": 7, "items": ["a"]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("task", "args", "kwargs", "payload", "value"),
     [
         (whole, [ORDER], {}, SHOWN, 7),
@@ -125,7 +126,7 @@ def test_the_arguments_of_a_call_reach_the_function(
     assert outcome.value == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("task", "args", "kwargs", "said"),
     [
         (whole, [], {}, "missing a required argument: 'order'; it takes order"),
@@ -245,9 +246,7 @@ DECLARED: list[tuple[Callable[[App], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("declare", "said"), DECLARED, ids=lambda one: one if isinstance(one, str) else ""
-)
+@each(("declare", "said"), DECLARED, ids=lambda one: one if isinstance(one, str) else "")
 def test_what_is_wrong_with_a_declaration_is_said_where_it_stands(
     declare: Callable[[App], object], said: str
 ) -> None:
@@ -284,7 +283,7 @@ async def around(context: Context) -> AsyncIterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
+@each(
     ("arrange", "said"),
     [
         (lambda app: [app.provide(a_of_b), app.provide(b_of_a)], "a_of_b -> b_of_a -> a_of_b"),

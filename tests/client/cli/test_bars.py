@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from raftsched.client.cli import messages as m
 from raftsched.client.cli.render.bars import BAR_WIDTH, LINES_MAX, bar, spans
+
+from ...rows import each
 
 MINUTE_MS = 60_000
 START_MS = 1_795_166_280_000  # 09:18
@@ -20,7 +20,7 @@ def minutes(count: int) -> list[m.job_pb2.ForecastMinute]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 23, 24, 25, 60, 180, 1440])
+@each("count", [1, 2, 23, 24, 25, 60, 180, 1440])
 def test_each_minute_is_in_one_span(count: int) -> None:
     given = minutes(count)
 

@@ -18,6 +18,7 @@ from raftsched.client.cli.input.schema import schema
 from raftsched.client.cli.input.specfile import read_job
 from raftsched.proto.v1 import job_pb2
 
+from ...rows import each
 from .conftest import Cli
 
 # What a word stands beside, and what it takes the place of.
@@ -138,7 +139,7 @@ def test_any_words_together_come_back_to_the_byte(seed: int) -> None:
         assert misfit(words) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "kind", "written"),
     [
         (b'{"a": 1}', "application/json", {"payload": {"a": 1}}),
@@ -214,7 +215,7 @@ def test_options_and_words_make_the_same_job(cli: Cli, tmp_path: Path) -> None:
     assert "retry.factor_percent: 100 -> 150" in cli.ok("job", "diff", "-f", str(file)).stdout
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "fault"),
     [
         ({"zoen": "UTC"}, "zoen: there is no such word; did you mean zone?"),

@@ -16,6 +16,7 @@ import pytest
 from raftsched.client.cli import COMMANDS, main
 from raftsched.client.cli.lazy import CommandEntry, Root, broken_up
 
+from ...rows import each
 from .conftest import Cli
 
 SRC = Path(__file__).parents[3] / ".src"
@@ -46,9 +47,7 @@ ORDERS = frozenset((
 EXAMPLES = [(path, example) for path, made in EVERY for example in getattr(made, "examples", ())]
 
 
-@pytest.mark.parametrize(
-    ("path", "made"), EVERYWHERE, ids=[" ".join(path) for path, _ in EVERYWHERE]
-)
+@each(("path", "made"), EVERYWHERE)
 def test_every_command_explains_itself_with_an_example(
     path: tuple[str, ...], made: click.Command, cli: Cli
 ) -> None:
@@ -60,7 +59,7 @@ def test_every_command_explains_itself_with_an_example(
     assert [line for line in said.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+@each(("path", "example"), EXAMPLES)
 def test_an_example_can_be_typed(path: tuple[str, ...], example: str, cli: Cli) -> None:
     words = shlex.split(example.split(" | ")[0].split(" > ")[0].split(" &&")[0].split(" ||")[0])
     if words[0] != "raftsched" or "$(" in example:
@@ -84,7 +83,7 @@ def test_an_example_can_be_typed(path: tuple[str, ...], example: str, cli: Cli) 
     assert not str(understood.params.get("namespace")).isdecimal()
 
 
-@pytest.mark.parametrize(("path", "made"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+@each(("path", "made"), EVERY)
 def test_a_default_is_what_may_be_typed(path: tuple[str, ...], made: click.Command) -> None:
     for option in made.params:
         if isinstance(option, click.Option) and isinstance(option.default, str | int | float):

@@ -9,6 +9,7 @@ import pytest
 from raftsched.client.cli.input.filters import condition
 from raftsched.statemachine.model.request import SetAside
 
+from ...rows import each
 from ..stage import Stage
 from .conftest import Cli
 
@@ -448,7 +449,7 @@ def test_a_stale_read_says_how_old_it_is(cli: Cli) -> None:
     assert said.stderr.startswith("As of 12ms ago, from 127.0.0.1:")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "labels", "equal", "joined"),
     [
         ("", (), {}, ""),

@@ -14,6 +14,7 @@ from raftsched.client.cli.commands.logs import GAP, KEPT_BYTES, news, text_of
 from raftsched.client.cli.render.clean import visible
 from raftsched.proto.v1 import worker_pb2
 
+from ...rows import each
 from ...statemachine.driver import Machine
 from ..stage import Stage
 from .conftest import Cli
@@ -159,7 +160,7 @@ def test_waiting_ends_with_the_run(cli: Cli, stage: Stage, run_id: str) -> None:
     assert said == [f"Run {run_id} is succeeded.\n"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "now", "found"),
     [
         (b"", b"a\n", (b"a\n", True)),

@@ -167,6 +167,7 @@ def test_json_is_whole_without_a_stderr(cli: Cli, close: str) -> None:
     assert said.stderr == b""
 
 
+@pytest.mark.slow
 def test_no_socket_takes_the_place_of_a_closed_stderr(cli: Cli) -> None:
     formats = "import atexit, os; atexit.register(lambda: print(os.readlink('/proc/self/fd/2'))); "
     words, environment = python(cli, "job", "list", "-o", "name")
@@ -180,6 +181,7 @@ def test_no_socket_takes_the_place_of_a_closed_stderr(cli: Cli) -> None:
     assert said.stdout.splitlines()[-1] == "/dev/null"
 
 
+@pytest.mark.slow
 def test_an_error_without_a_stderr_still_ends_with_its_code(cli: Cli) -> None:
     words, environment = python(cli, "job", "get", "nobody", "-o", "json")
 
@@ -238,6 +240,7 @@ def test_a_terminal_gets_colours_and_a_pipe_none(cli: Cli) -> None:
     assert "\x1b" not in cli.ok("job", "list").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "environment"), [(["--color", "never"], {}), ([], {"NO_COLOR": "1"})]
 )
@@ -256,6 +259,7 @@ def test_colours_can_be_asked_for_in_a_pipe(cli: Cli) -> None:
     assert "\x1b[" in said
 
 
+@pytest.mark.slow
 def test_names_are_whole_on_a_narrow_terminal(cli: Cli) -> None:
     name = "a-name-that-is-longer-than-the-terminal-is-wide-by-far-and-then-some"
     cli.ok("job", "create", name, "--handler", "h")
@@ -266,6 +270,7 @@ def test_names_are_whole_on_a_narrow_terminal(cli: Cli) -> None:
     assert "OWNER" not in said  # An empty column is only in the way.
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage: Stage) -> None:
     """Words were cut in two by the terminal, and columns without anything in them took room."""
     cli.ok("job", "trigger", "report")
@@ -286,6 +291,7 @@ def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage
     assert "raftsched job next 'EXPRESSION'" in wrong
 
 
+@pytest.mark.slow
 def test_events_and_sentences_fit_a_terminal(cli: Cli, stage: Stage) -> None:
     why = "firing failed: ZoneUnknown: the zone America/Coyhaique is not known here, by 2024a"
     stage.act(lambda machine: machine.do(SetAside(machine.jid("report"), why)))

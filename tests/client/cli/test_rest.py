@@ -21,6 +21,7 @@ from raftsched.client.cli.times import (
 from raftsched.client.sdk.lengths import parse_length
 from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2, run_pb2
 
+from ...rows import each
 from ..stage import Stage, breaking_off, dead_endpoint, refusing
 from .conftest import Cli
 from .test_groups import saying, status
@@ -28,7 +29,7 @@ from .test_groups import saying, status
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "ms"),
     [("90s", 90_000), ("1h30m", 5_400_000), ("0.5s", 500), ("250ms", 250), ("2d", 172_800_000)],
 )
@@ -37,13 +38,13 @@ def test_a_length_is_read(text: str, ms: int) -> None:
     assert parse_length(length_text(ms)) == ms
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "-5m", "5m!", "1h 30m"])
+@each("text", ["", "5", "m", "5 m", "-5m", "5m!", "1h 30m"])
 def test_what_is_no_length_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ValueError, match="write a number and a unit"):
         parse_length(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "ms"),
     [
         ("now", NOW),
@@ -69,7 +70,7 @@ def test_instants_are_exact_for_programs() -> None:
     assert instant_text(NOW, "utc") == "2026-01-01 00:00:00Z"
 
 
-@pytest.mark.parametrize(
+@each(
     ("ms", "text"),
     [(12, "12ms"), (3_200, "3.2s"), (59_000, "59s"), (240_000, "4m"), (9e6, "2h"), (2e8, "2d")],
 )

@@ -10,6 +10,7 @@ import pytest
 
 from raftsched.client.cli.commands.cleaner import MASK, Cleaner
 
+from ...rows import each
 from .conftest import Cli
 
 # By value: what the command can read itself, wherever else it stands.
@@ -125,7 +126,7 @@ def test_a_file_that_is_there_stays(cli: Cli, tmp_path: Path) -> None:
     assert bundle.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["tokens = true", "secrets: 3", "token_file = /run/token", "the token of n1 expired", "a=b"],
 )

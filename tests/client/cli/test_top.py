@@ -14,6 +14,7 @@ from raftsched.client.cli.commands import top
 from raftsched.client.cli.commands.top_snapshot import ClusterSnapshot, percentile, rates
 from raftsched.proto.v1 import alert_pb2, cluster_pb2, worker_pb2
 
+from ...rows import each
 from ..stage import Stage, refusing
 from .conftest import Cli
 
@@ -204,7 +205,7 @@ def test_the_first_look_of_a_leader_counts_from_nothing() -> None:
     assert rates(cluster_pb2.Tally(), tally(10, [(1, 10)]), 1.0).leased == 10
 
 
-@pytest.mark.parametrize(
+@each(
     ("bands", "share", "late"),
     [
         ([], 0.5, None),

@@ -16,6 +16,7 @@ from raftsched.client.cli.commands.summary import percentiles
 from raftsched.client.cli.input.filters import all_of, between, of_ended_runs
 from raftsched.client.cli.times import PastInstant, parse_instant, utc_instant
 
+from ...rows import each
 from ...statemachine.driver import Machine
 from ..stage import Stage
 from .conftest import Cli
@@ -50,7 +51,7 @@ def test_days_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert utc_instant("2026-03-01 12:00") == utc_instant(datetime(2026, 3, 1, 12)) == NOW  # noqa: DTZ001
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "state", "until", "wanted"),
     [
         ("", "failed", None, "end_time>=S"),

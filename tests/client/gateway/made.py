@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -26,15 +27,18 @@ SECONDS = {
 }
 
 
+# Strategies are made once: to make and check them takes longer than to draw from them.
+@cache
 def messages(kind: Any, without: frozenset[str] = frozenset()) -> st.SearchStrategy[Message]:
     """Any message of a type, with some of its fields; `without` names paths that stay unset."""
+
+    fields = [field for field in kind.fields if field.name not in without]
+    some = st.lists(st.sampled_from(fields), max_size=5, unique=True) if fields else st.just([])
 
     @st.composite
     def draw_one(draw: st.DrawFn) -> Message:
         message: Message = GetMessageClass(kind)()
-        fields = [field for field in kind.fields if field.name not in without]
-        chosen = draw(st.lists(st.sampled_from(fields), max_size=5, unique=True)) if fields else []
-        for field in chosen:
+        for field in draw(some):
             put(draw, message, field, without)
         return message
 
@@ -45,21 +49,27 @@ def put(draw: st.DrawFn, message: Any, field: FieldDescriptor, without: frozense
     below = frozenset(
         path.partition(".")[2] for path in without if path.startswith(f"{field.name}.")
     )
+    value = draw(values(field, below))
     if is_map(field):
-        one = scalars(names(field.message_type)["value"])
-        getattr(message, field.name).update(draw(st.dictionaries(TEXT, one, max_size=2)))
-    elif field.message_type is not None:
-        made = st.lists(whole(field.message_type, below), max_size=2 if field.is_repeated else 1)
-        target = getattr(message, field.name)
-        for one_made in draw(made):
-            if field.is_repeated:
-                target.append(one_made)
-            else:
-                target.CopyFrom(one_made)
+        getattr(message, field.name).update(value)
+    elif field.message_type is not None and not field.is_repeated:
+        for one in value:
+            getattr(message, field.name).CopyFrom(one)
     elif field.is_repeated:
-        getattr(message, field.name).extend(draw(st.lists(scalars(field), max_size=3)))
+        getattr(message, field.name).extend(value)
     else:
-        setattr(message, field.name, draw(scalars(field)))
+        setattr(message, field.name, value)
+
+
+@cache
+def values(field: FieldDescriptor, without: frozenset[str]) -> st.SearchStrategy[Any]:
+    """What a field may hold; of one message that may be absent, a list of one or none."""
+    if is_map(field):
+        return st.dictionaries(TEXT, scalars(names(field.message_type)["value"]), max_size=2)
+    if field.message_type is not None:
+        most = 2 if field.is_repeated else 1
+        return st.lists(whole(field.message_type, without), max_size=most)
+    return st.lists(scalars(field), max_size=3) if field.is_repeated else scalars(field)
 
 
 def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:

@@ -21,6 +21,7 @@ from raftsched.client.gateway.transcode import TOKEN, check_values
 from raftsched.proto.contract import REQUEST_BYTES, Next, ReasonRules, reasons
 from raftsched.proto.v1 import job_pb2, run_pb2
 
+from ...rows import each
 from ..stage import Stage, breaking_off, losing_the_answer, refusing
 from .served import Got, Served, serving
 
@@ -496,7 +497,7 @@ async def loop_waits(work: asyncio.Future[Any]) -> float:
     return longest
 
 
-@pytest.mark.parametrize("part", [b" ", b",\n", b"1", b"a", b'"' + b'\\"' * 600_000])
+@each("part", [b" ", b",\n", b"1", b"a", b'"' + b'\\"' * 600_000])
 def test_no_search_in_a_body_goes_on_for_long(part: bytes) -> None:
     """The loop of the gateway stands still as long as one lasts, on whatever thread."""
     body = (part * (600_000 // len(part) or 1)) + b" 1"

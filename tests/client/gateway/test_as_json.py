@@ -16,6 +16,7 @@ from raftsched.client.gateway.as_json import as_json
 from raftsched.proto.contract import methods
 from raftsched.proto.v1 import cluster_pb2, job_pb2
 
+from ...rows import each
 from ...sampled import examples, play
 from .made import messages
 
@@ -58,8 +59,8 @@ def test_every_field_of_every_answer_has_a_way_to_be_written() -> None:
     assert len(seen) > len(ANSWERS)
 
 
-@pytest.mark.parametrize("nanos", [0, 1, 999, 1_000, 120_000, 1_000_000, 50_000_000, 999_999_999])
-@pytest.mark.parametrize("seconds", [0, -1, -62_135_596_800, 253_402_300_799, 1_800_000_000])
+@each("nanos", [0, 1, 999, 1_000, 120_000, 1_000_000, 50_000_000, 999_999_999])
+@each("seconds", [0, -1, -62_135_596_800, 253_402_300_799, 1_800_000_000])
 def test_instants_are_written_as_protobuf_does(seconds: int, nanos: int) -> None:
     assert as_json(Timestamp(seconds=seconds, nanos=nanos)) == MessageToDict(
         Timestamp(seconds=seconds, nanos=nanos)
@@ -80,7 +81,7 @@ def test_a_value_of_a_later_version_is_written_as_its_number() -> None:
     assert as_json(job) == MessageToDict(job) == {"spec": {"priority": 77}}
 
 
-@pytest.mark.parametrize("fired", [0.0, -0.0, 1.5, 2.0, 1e300, math.inf, -math.inf, math.nan])
+@each("fired", [0.0, -0.0, 1.5, 2.0, 1e300, math.inf, -math.inf, math.nan])
 def test_numbers_are_written_as_protobuf_does(fired: float) -> None:
     figures = cluster_pb2.Figures(fired=fired)
     assert repr(as_json(figures)) == repr(MessageToDict(figures))

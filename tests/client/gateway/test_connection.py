@@ -10,6 +10,7 @@ import uvloop
 
 from raftsched.client.gateway.head import RequestReader, head_of, stays
 
+from ...rows import each
 from ..stage import Stage
 from .served import Served, serving
 
@@ -108,7 +109,7 @@ def test_no_header_of_an_answer_makes_another_one(wrong: bytes) -> None:
         head_of(200, [(b"location", wrong)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "expected"),
     [
         (GET, True), (GET + b"Connection: a, Close\r\n", False),

@@ -18,6 +18,7 @@ from raftsched.client.gateway import fetch
 from raftsched.client.gateway.config import Provider, Settings
 from raftsched.client.gateway.fetch import NotFetched, is_address
 
+from ...rows import each
 from ..stage import Stage
 from .served import Served, serving
 
@@ -216,7 +217,7 @@ async def test_without_a_provider_there_is_no_such_way(gateway: Served) -> None:
         assert (await gateway.ask("GET", path)).status == 404
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "taken"),
     [
         ("https://id.example/realm", True), ("http://127.0.0.1:8080", True),

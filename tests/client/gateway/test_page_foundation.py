@@ -8,10 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from raftsched.client.gateway.pages import HERE
 
+from ...rows import each
 from .test_browser import node
 
 UI = HERE / "ui"
@@ -34,7 +33,7 @@ def test_modules_compute_what_they_should(tmp_path: Path) -> None:
     assert done.returncode == 0, f"seed {seed}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.relative_to(UI).as_posix())
+@each("path", OURS, ids=lambda path: path.relative_to(UI).as_posix())
 def test_every_import_is_there_and_no_file_is_long(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= LINES_MAX

@@ -10,6 +10,7 @@ from raftsched.client.gateway import plain
 from raftsched.client.gateway.fields import Wrong
 from raftsched.proto.v1 import job_pb2, run_pb2
 
+from ...rows import each
 from ...statemachine.driver import warn_all
 from ..stage import Stage
 from .served import Served
@@ -182,14 +183,12 @@ async def test_a_trial_of_the_short_form_makes_nothing(gateway: Served) -> None:
     assert (await gateway.ask("GET", "/v1/jobs/report")).status == 404
 
 
-@pytest.mark.parametrize(
-    ("given", "ms"), [(90, 90_000), (0.5, 500), ("1h30m", 5_400_000), ("90s", 90_000), (0, 0)]
-)
+@each(("given", "ms"), [(90, 90_000), (0.5, 500), ("1h30m", 5_400_000), ("90s", 90_000), (0, 0)])
 def test_a_length_is_seconds_or_a_text(given: object, ms: int) -> None:
     assert plain.length(given) == ms
 
 
-@pytest.mark.parametrize("given", [True, -1, "x", None, [], float("inf"), float("nan"), 1e300, "5"])
+@each("given", [True, -1, "x", None, [], float("inf"), float("nan"), 1e300, "5"])
 def test_what_is_no_length_is_refused(given: object) -> None:
     with pytest.raises((Wrong, ValueError), match=r"length of time|10,000 years"):
         plain.length(given)

@@ -71,6 +71,7 @@ def gateway(*words: str) -> Iterator[Process]:
             process.wait(10)
 
 
+@pytest.mark.slow
 def test_it_starts_before_the_cluster_and_stops_when_asked() -> None:
     with gateway("--server", NOBODY, "--timeout", "300ms") as one:
         status, body = one.ask("GET", "/v1/jobs")

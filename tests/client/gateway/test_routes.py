@@ -20,6 +20,7 @@ from raftsched.client.gateway.transcode import parse_body, parse_query, request_
 from raftsched.proto.contract import Method, method_of, methods
 from raftsched.proto.v1 import job_pb2, secret_pb2
 
+from ...rows import each
 from .made import NAME, messages
 
 with warnings.catch_warnings():
@@ -49,7 +50,7 @@ def test_every_binding_of_every_call_is_in_the_table() -> None:
     assert len(BINDINGS) == made == len({(one.verb, one.template) for one in BINDINGS})
 
 
-@pytest.mark.parametrize("binding", BINDINGS, ids=lambda one: f"{one.verb} {one.template}")
+@each("binding", BINDINGS, ids=lambda one: f"{one.verb} {one.template}")
 def test_a_path_leads_to_its_call(binding: Binding) -> None:
     path = binding.template
     for number, name in enumerate(binding.variables):
@@ -63,7 +64,7 @@ def test_a_path_leads_to_its_call(binding: Binding) -> None:
     assert ROUTES.find(path + ":nothing") is None
 
 
-@pytest.mark.parametrize(
+@each(
     "path", ["", "/", "/v1", "/v1/", "/v1/x", "/v1/jobs/", "/v2/jobs", "*", "v1/jobs", "/v1/jobs:"]
 )
 def test_other_paths_lead_nowhere(path: str) -> None:
@@ -234,7 +235,7 @@ WRONG: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "field", "words"), WRONG, ids=lambda one: str(one)[:40])
+@each(("body", "field", "words"), WRONG, ids=lambda one: str(one)[:40])
 def test_a_wrong_field_is_named_with_what_to_write(body: object, field: str, words: str) -> None:
     with pytest.raises(GatewayRefusal) as refused:
         create(body)
@@ -252,9 +253,7 @@ def test_all_wrong_fields_are_named_at_once() -> None:
     assert "(and 5 more)" in refused.value.message
 
 
-@pytest.mark.parametrize(
-    "body", [b"{", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"NaN", b"9" * 5_000, b"'"]
-)
+@each("body", [b"{", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"NaN", b"9" * 5_000, b"'"])
 def test_what_is_no_json_is_refused_with_the_place(body: bytes) -> None:
     with pytest.raises(GatewayRefusal) as refused:
         create(parse_body(body))
@@ -284,7 +283,7 @@ def test_a_query_says_fields_of_fields() -> None:
     assert sent.from_time.seconds == 1_798_761_600
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "words"),
     [
         ("job=other", "it stands in the path"),

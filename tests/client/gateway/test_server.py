@@ -302,6 +302,7 @@ async def test_answers_that_nobody_reads_are_bounded_together(stage: Stage) -> N
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_so_many_connections_are_let_in_as_files_may_be_open() -> None:
     ask = (
         "import resource; from raftsched.client.gateway.server import may_have;"

@@ -18,6 +18,7 @@ from raftsched.client.gateway.wire import (
     without,
 )
 
+from ...rows import each
 from ..stage import Stage
 from .served import Served, serving
 
@@ -36,7 +37,7 @@ def test_headers_that_come_twice_are_known() -> None:
     assert "c" not in headers
 
 
-@pytest.mark.parametrize(
+@each(
     ("peer", "headers", "caller"),
     [
         ("192.0.2.1", {"x-forwarded-for": "203.0.113.5"}, "192.0.2.1"),
@@ -75,7 +76,7 @@ def test_a_prefix_is_a_path(given: str, prefix: str) -> None:
     assert prefix_of(given) == prefix
 
 
-@pytest.mark.parametrize("given", ["/a b", "/..", "/a?b", '/a"', "//a//b"])
+@each("given", ["/a b", "/..", "/a?b", '/a"', "//a//b"])
 def test_what_is_no_path_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match="is no path"):
         prefix_of(given)

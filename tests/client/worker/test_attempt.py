@@ -13,6 +13,8 @@ from raftsched.client.worker.context import Context, current_context
 from raftsched.client.worker.outcomes import Cancelled, PayloadInvalid, PermanentError, RetryLater
 from raftsched.proto.v1.common_pb2 import Payload
 
+from ...rows import each
+
 
 def build(context: Context, day: date, fmt: str = "pdf") -> str:
     for done in range(5):
@@ -145,7 +147,7 @@ def test_failures_show_what_a_cluster_would_see_and_what_was_raised() -> None:
     assert (outcome.fatal, outcome.kind) == (True, "gone")
 
 
-@pytest.mark.parametrize(
+@each(
     ("payload", "word"),
     [
         ({}, "`day`"),

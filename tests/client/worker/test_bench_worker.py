@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_the_benchmark_counts_every_kind_of_handler() -> None:
     command = [sys.executable, "-m", "raftsched.client.worker.bench", "--json", "--runs", "2500"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".src")}

@@ -14,6 +14,8 @@ from raftsched.client.testing import Attempt
 from raftsched.client.worker.context import Context
 from raftsched.client.worker.handlers import Handler
 
+from ...rows import each
+
 
 @dataclass
 class Order:
@@ -65,7 +67,7 @@ class Callee:
 ORDER = {"number": 7, "items": ["a"]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "payload", "value"),
     [
         (by_name, {"order": ORDER, "note": "n"}, [7, ["a"], "n"]),
@@ -116,7 +118,7 @@ def test_a_function_that_cannot_be_a_handler_is_refused_at_once(
         Handler("h", function)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\0", "http", "grpc", "shell", "x" * 129])
+@each("name", ["", "a b", "a\0", "http", "grpc", "shell", "x" * 129])
 def test_a_wrong_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="handler name"):
         Handler(name, lambda: None)

@@ -8,13 +8,13 @@ import random
 import re
 from urllib.parse import quote, quote_plus
 
-import pytest
-
 from raftsched.client.worker.context import Context
 from raftsched.client.worker.outcomes import LOG_BYTES_MAX
 from raftsched.client.worker.redaction import LINES_MAX, Redaction
 from raftsched.client.worker.run_log import RunLog
 from raftsched.proto.v1 import common_pb2, run_pb2, worker_pb2
+
+from ...rows import each
 
 VALUE = 'p"ss w/rd+ä&'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
@@ -45,7 +45,7 @@ def test_spellings_of_other_programs_are_taken_out() -> None:
         assert redaction.text(f"a {text} b") == "a (hidden) b", text
 
 
-@pytest.mark.parametrize("user", ["", "u", "me", "you", "user"])
+@each("user", ["", "u", "me", "you", "user"])
 def test_a_password_inside_of_base64_is_taken_out(user: str) -> None:
     """As in `Authorization: Basic`; at most the two letters at its ends may stay."""
     value = "correct-horse-battery"
@@ -78,7 +78,7 @@ def test_the_longest_goes_first() -> None:
     assert Redaction(["pass", "password"]).text("password pass") == "(hidden) (hidden)"
 
 
-@pytest.mark.parametrize("size", range(3, len(VALUE.encode())))
+@each("size", range(3, len(VALUE.encode())))
 def test_a_part_at_an_end_is_cut_off(size: int) -> None:
     redaction, data = Redaction([VALUE]), VALUE.encode()
     assert redaction.data(b"a " + data[:size], end=True) == b"a "

@@ -9,10 +9,12 @@ from raftsched.cluster.api.worker_frames import FRAME_MAX
 from raftsched.cluster.api.worker_stream import ACKS, HEAD_MAX, LEASES, STOPS, WorkStream
 from raftsched.proto.v1 import worker_pb2
 
+from ...rows import each
+
 Response = worker_pb2.WorkResponse
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 127, 128, 4_095, 4_096, 5_000, 70_000, 3 << 20])
+@each("size", [0, 1, 100, 127, 128, 4_095, 4_096, 5_000, 70_000, 3 << 20])
 def test_a_piece_is_an_element_of_its_field(size: int) -> None:
     lease = worker_pb2.Lease(run="r", checkpoint=b"x" * size)
     wanted = Response(leases=[lease, lease])

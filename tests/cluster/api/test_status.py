@@ -10,8 +10,10 @@ from raftsched.cluster.api.status import code_of, details_of, words_of
 from raftsched.proto.contract import ReasonRules, reasons
 from raftsched.statemachine.core.rejection import Fault, Reason, Rejection
 
+from ...rows import each
 
-@pytest.mark.parametrize("rules", reasons(), ids=lambda rules: rules.word)
+
+@each("rules", reasons(), ids=lambda rules: rules.word)
 def test_a_refusal_comes_as_the_contract_says(rules: ReasonRules) -> None:
     rejection = Rejection(rules.number, "no")
     status = status_pb2.Status.FromString(details_of(rejection))

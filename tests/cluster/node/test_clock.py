@@ -9,6 +9,8 @@ from raftsched.cluster.node.clock import ALONE, SteadyClock
 from raftsched.cluster.node.peer_info import PeerDirectory
 from raftsched.statemachine.core.store import MemoryStore
 
+from ...rows import each
+
 START_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000
 VOTERS = ["n1", "n2", "n3"]
@@ -123,7 +125,7 @@ TIES = [
 ]
 
 
-@pytest.mark.parametrize(("mine", "theirs", "since", "sure"), TIES)
+@each(("mine", "theirs", "since", "sure"), TIES)
 def test_of_two_that_differ_one_is_sure(mine: int, theirs: int, since: int, sure: bool) -> None:
     room = Room()
     room.set_by_ms = mine

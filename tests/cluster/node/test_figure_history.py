@@ -24,6 +24,8 @@ from raftsched.cluster.node.loop_steps import LoopSteps
 from raftsched.cluster.node.troubles import Troubles
 from raftsched.statemachine.core.store import MemoryStore
 
+from ...rows import each
+
 BEGIN = 1_767_225_600
 
 
@@ -90,7 +92,7 @@ def test_a_clock_that_was_set_back_begins_anew_there() -> None:
     assert [one.second for one in history.since(1, 0)] == [BEGIN, BEGIN + 1, BEGIN + 2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("late", "share", "wanted"),
     [
         ((), 0.5, None),

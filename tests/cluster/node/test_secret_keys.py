@@ -19,6 +19,8 @@ from raftsched.cluster.node.secret_keys import (
 )
 from raftsched.statemachine.model.request import SealedPlace, SealedSecret
 
+from ...rows import each
+
 PLACE = SealedPlace(0, "default", "api-key", 1)
 VALUE = "s3cr3t wörd"
 A, B = SecretKey(b"a" * 32), SecretKey(b"b" * 32)
@@ -92,7 +94,7 @@ def test_a_list_has_the_newest_first() -> None:
     assert len(base64.b64decode(new_key())) == 32
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "why"),
     [
         ("", "there is no key"),

@@ -16,6 +16,8 @@ from raftsched.cluster.ops.config_checks import doubts, warnings
 from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.config_text import EXAMPLE, text_of
 
+from ...rows import each
+
 ALONE = {"name": "n1", "members": "n1=127.0.0.1:7411/127.0.0.1:7401"}
 
 
@@ -116,7 +118,7 @@ def test_a_file_that_is_not_there_is_named_with_what_writes_one(tmp_path: Path) 
         load(tmp_path / "nothing.toml", {}, {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("flags", "words"),
     [
         ({"members": ""}, ["members is empty", "--members"]),

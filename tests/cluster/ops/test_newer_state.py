@@ -14,8 +14,10 @@ from raftsched.cluster.raft import faults
 from raftsched.statemachine import machine
 from raftsched.statemachine.model.record import UnknownFormat
 
+from ...rows import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("error", "code"),
     [
         (UnknownFormat("RunRecord has format 3"), NodeExit.NEWER_FORMAT),

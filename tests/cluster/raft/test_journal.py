@@ -13,6 +13,8 @@ from raftsched.cluster.raft.disk import RealDisk
 from raftsched.cluster.raft.faults import Broken, CallRefused, Damaged
 from raftsched.cluster.raft.journal import COMMAND, CONFIG, Entry, Journal, JournalLimits
 
+from ...rows import each
+
 LIMITS = JournalLimits(segment=16 << 10, cache=2 << 10, entry=4 << 10)
 ID = "00112233445566aa"
 
@@ -322,7 +324,7 @@ def test_a_real_disk_keeps_what_a_simulated_one_does(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_any_sequence_of_changes_reads_back_as_a_plain_list(seed: int) -> None:
     dice, disk = random.Random(seed), SimDisk()
     journal, model, term, base = opened(disk), dict[int, Entry](), 1, 0
@@ -349,8 +351,8 @@ def test_any_sequence_of_changes_reads_back_as_a_plain_list(seed: int) -> None:
     assert contents(journal) == list(model.values()), f"seed {seed}"
 
 
-@pytest.mark.parametrize("zeros", [0, 1, segment.BLOCK - 1, segment.BLOCK, 3 * segment.BLOCK + 7])
-@pytest.mark.parametrize("before", [0, 1, segment.BLOCK - 1, segment.BLOCK, segment.BLOCK + 1])
+@each("zeros", [0, 1, segment.BLOCK - 1, segment.BLOCK, 3 * segment.BLOCK + 7])
+@each("before", [0, 1, segment.BLOCK - 1, segment.BLOCK, segment.BLOCK + 1])
 def test_where_the_zeros_of_a_segment_begin(before: int, zeros: int) -> None:
     data = bytes(before // 2) + b"x" * (before - before // 2) + bytes(zeros)
 

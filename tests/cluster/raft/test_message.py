@@ -30,6 +30,8 @@ from raftsched.cluster.raft.message import (
 )
 from raftsched.cluster.raft.record import INDEX_MAX, TERM_MAX
 
+from ...rows import each
+
 SAMPLES: list[Message] = [
     Append(5, 10, 4, 9, (Entry(11, 4, COMMAND, b"abc"), Entry(12, 5, NOOP, b""))),
     Append(5, 10, 4, 9),
@@ -50,7 +52,7 @@ SAMPLES: list[Message] = [
 ]
 
 
-@pytest.mark.parametrize("message", SAMPLES, ids=lambda m: type(m).__name__)
+@each("message", SAMPLES, ids=lambda m: type(m).__name__)
 def test_a_message_reads_back_as_it_was_written(message: Message) -> None:
     assert decode(encode(message, 99)) == (message, 99)
 
@@ -74,7 +76,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("frame", "why"), HOSTILE)
+@each(("frame", "why"), HOSTILE)
 def test_a_hostile_frame_is_refused_with_its_reason(frame: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         decode(frame)

@@ -12,6 +12,8 @@ from raftsched.statemachine.core.field_fault import FieldFault
 from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
 from raftsched.statemachine.schedule.zones import Zone, find_zone
 
+from ...rows import each
+
 Instant = Callable[[str], int]
 Rule = calendar_pb2.CalendarRule
 Range = calendar_pb2.DateRange
@@ -88,7 +90,7 @@ def test_days_begin_at_the_midnight_of_the_job_or_of_the_calendar(instant: Insta
     assert not days(christmas, zone="UTC").leaves_out(evening, zone_of("Europe/Berlin"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "path", "value"),
     [
         (Rule(date="2026-02-30"), "calendar.rules[0].date", "2026-02-30"),
@@ -142,8 +144,8 @@ def test_a_calendar_needs_rules_and_not_too_many() -> None:
     assert [fault.reason for fault in over] == [error_pb2.ERROR_REASON_LIMIT_EXCEEDED]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"])
-@pytest.mark.parametrize("seed", range(5))
+@each("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"])
+@each("seed", range(5))
 def test_many_times_are_asked_day_by_day(zone: str, seed: int) -> None:
     random = Random(seed)
     calendar = days(

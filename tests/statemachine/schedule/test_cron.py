@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from raftsched.proto.v1 import error_pb2
 from raftsched.statemachine.schedule.cron import ALIASES, Cron, Refusal, read_cron, read_every
 
+from ...rows import each
+
 CRON_INVALID = error_pb2.ERROR_REASON_CRON_INVALID
 
 
@@ -27,7 +29,7 @@ def refuse(expression: str) -> Refusal:
     return refusal
 
 
-@pytest.mark.parametrize("word", ALIASES)
+@each("word", ALIASES)
 def test_an_alias_is_never_spread_by_the_name(word: str) -> None:
     """croniter spreads `@daily` over the day as soon as it is given a hash id."""
     assert read(word, "a/b").text == read(word.upper(), "c/d").text == ALIASES[word]
@@ -51,7 +53,7 @@ def test_five_fields_mean_second_zero() -> None:
     assert read("30 9 * * *").fields.seconds == (0,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "why", "instead"),
     [
         ("R R * * *", "another time on each node", "H"),
@@ -133,7 +135,7 @@ def test_croniter_takes_an_equal_range_for_the_whole_field() -> None:
     assert croniter.expand("0 9-9 * * *")[0][1] == ["*"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "meaning"),
     [
         ("1-1 9-9 * * *", "1 9 * * *"),
@@ -153,7 +155,7 @@ def test_a_whole_week_is_no_equal_range(expression: str) -> None:
     assert read(expression).fields.any_weekday or read(expression).fields.weekdays == 0b1111111
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "meaning"),
     [
         ("0 9 1 oct-mar/2 *", "0 9 1 10,12,2 *"),
@@ -249,7 +251,7 @@ def test_an_h_in_a_name_is_no_spread() -> None:
 # `@every`.
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "period"),
     [
         ("@every 5m", 300_000),
@@ -267,7 +269,7 @@ def test_every_is_a_period(text: str, period: int | None) -> None:
     assert read_every(text) == period
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["@every", "@every x", "@every 5", "@every 5 m", "@every -5m", "@every 1.5h", "@every 999ms",
      "@every 3661d", "@every 0s", "@every 9999999999999999999d"],
@@ -283,7 +285,7 @@ def test_a_wrong_period_is_refused(text: str) -> None:
 # Warnings.
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "warning"),
     [
         ("59/15 * * * *", "'59/15' in the field minute means one value, 59"),
@@ -313,7 +315,7 @@ def test_what_may_surprise_has_a_warning(expression: str, warning: str) -> None:
     assert warning in found
 
 
-@pytest.mark.parametrize(
+@each(
     "expression",
     ["0 9 * * mon-fri", "0 22-2 * * *", "0 0 * * fri-mon", "0 9 15W * *", "0 9 ? * mon",
      "0 9 */1 * mon", "0 9 31W 1 *",

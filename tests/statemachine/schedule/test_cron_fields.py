@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from raftsched.statemachine.schedule.cron import Refusal, read_cron
 from raftsched.statemachine.schedule.cron_fields import CronFields
 
+from ...rows import each
+
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (a wall clock has no zone)
 DAY = 86_400
 
@@ -153,7 +155,7 @@ def test_a_year_of_minutes_is_counted_without_a_walk() -> None:
     assert fields_of("* * * * * *").count(wall("2028-01-01"), wall("2029-01-01")) == 366 * DAY
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "times"),
     [
         ("0 0 L * *", ["2026-01-31 00:00", "2026-02-28 00:00", "2026-03-31 00:00"]),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.proto.v1.schedule_pb2 import AfterEnd, Cron, Interval, Once, Schedule
 from raftsched.statemachine.schedule.describe import describe
 
+from ...rows import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("expression", "words"),
     [
         ("0 9 * * mon-fri", "at 09:00 on Monday to Friday, Europe/Berlin"),
@@ -62,7 +63,7 @@ def test_an_expression_is_said_in_english(expression: str, words: str) -> None:
     assert describe(Schedule(cron=Cron(expression=expression)), "Europe/Berlin") == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("schedule", "words"),
     [
         (Schedule(once=Once(time=Timestamp(seconds=1_800_000_000))),

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import raftsched.statemachine
 
 SCRIPT = """
@@ -51,6 +53,7 @@ def told_by(hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_two_interpreters_with_different_hash_seeds_say_the_same() -> None:
     first, second = told_by("1"), told_by("4242")
 

@@ -17,6 +17,7 @@ from raftsched.statemachine.schedule.cron_fields import HourKind
 from raftsched.statemachine.schedule.zoned_cron import ZonedCron
 from raftsched.statemachine.schedule.zones import Zone, find_zone, year_begin, zone_names
 
+from ...rows import each
 from ...sampled import examples, play
 
 NEXT, SKIP = schedule_pb2.GAP_RULE_NEXT, schedule_pb2.GAP_RULE_SKIP
@@ -68,7 +69,7 @@ EVEN_HOURS = "default/report"
 BERLIN_GAP, BERLIN_FOLD = "2026-03-29", "2026-10-25"
 
 
-@pytest.mark.parametrize(
+@each(
     ("zone", "day", "expression", "expected"),
     [
         # Fixed times run once on both days.
@@ -119,7 +120,7 @@ def test_a_fixed_time_runs_once_by_default(
     assert on_day(cron_in(zone, expression), day) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "day", "expected"),
     [
         ((SKIP, FIRST), BERLIN_GAP, []),
@@ -201,11 +202,9 @@ def test_a_rate_that_is_spread_is_a_rate_as_well() -> None:
     assert len(on_day(cron, BERLIN_FOLD)) == 13
 
 
-@pytest.mark.parametrize(
-    "expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *", "0 2,3 * * *"]
-)
-@pytest.mark.parametrize("rules", ALL_RULES)
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
+@each("expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *", "0 2,3 * * *"])
+@each("rules", ALL_RULES)
+@each("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
 def test_back_and_by_count_is_the_same_as_forward(
     zone: str,
     rules: tuple[schedule_pb2.GapRule.ValueType, schedule_pb2.FoldRule.ValueType],

@@ -13,6 +13,8 @@ import tzdata  # type: ignore[import-untyped]  # It has no types.
 from raftsched.statemachine.schedule import zones
 from raftsched.statemachine.schedule.zones import Zone, find_zone, near_names, zone_names
 
+from ...rows import each
+
 
 def file_transitions(name: str) -> list[int]:
     """Read the instants of change from a TZif file, version 2 or later (RFC 9636)."""
@@ -130,14 +132,12 @@ def test_an_empty_name_is_utc() -> None:
     assert named("").name == "UTC"
 
 
-@pytest.mark.parametrize(
-    "name", ["europe/berlin", "Berlin", "../zones", "/etc/localtime", "Europe", "EST5EDT4", "\0"]
-)
+@each("name", ["europe/berlin", "Berlin", "../zones", "/etc/localtime", "Europe", "EST5EDT4", "\0"])
 def test_only_the_exact_name_of_a_zone_is_a_zone(name: str) -> None:
     assert find_zone(name) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "meant"),
     [
         ("Berlin", "Europe/Berlin"),
