@@ -9,10 +9,12 @@ A page is read from top to bottom, in one shell and one empty folder. What stand
   options must be there.
 * any language with `file=NAME`: saved as this file.
 * `python`: run as a program of its own, which must end well.
+* any of them with `needs=MODULE,MODULE`: left out where one of these is not installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pty
 import re
@@ -44,7 +46,16 @@ class Fence:
 
     @property
     def file(self) -> str:
-        return next((w.removeprefix("file=") for w in self.words if w.startswith("file=")), "")
+        return self._said("file=")
+
+    @property
+    def missing(self) -> list[str]:
+        """What it needs and is not installed."""
+        needed = filter(None, self._said("needs=").split(","))
+        return [one for one in needed if importlib.util.find_spec(one) is None]
+
+    def _said(self, mark: str) -> str:
+        return next((w.removeprefix(mark) for w in self.words if w.startswith(mark)), "")
 
 
 @dataclass
