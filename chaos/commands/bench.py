@@ -104,6 +104,18 @@ def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
     measure("create", how, lambda folder, nodes: scenario.run(nodes, asked))
 
 
+@bench.command(cls=ExampleCommand, examples=("raftsched bench defer --rounds 3",))
+@click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=10_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 1_000), default=9, show_default=True)
+@common
+def defer(runs: int, rounds: int, **how: Any) -> None:
+    """Have so many runs of a task made by one call of an app, in each round."""
+    from ..bench import defer as scenario
+
+    asked = scenario.Defer(runs=runs, rounds=rounds)
+    measure("defer", how, lambda folder, nodes: scenario.run(nodes, asked))
+
+
 @bench.command(cls=ExampleCommand, examples=("raftsched bench http --watchers 50 --flood 10",))
 @click.option("--clients", type=click.IntRange(1, 900), default=32, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 600), default=10, show_default=True,

@@ -23,16 +23,15 @@ class PayloadBinding:
         self.parameters: Parameters = parameters_of(name, function)
         self.reader: Reader | None = reader_of(name, self.parameters)
         self._signature = inspect.Signature(self.parameters.rest)
+        rest = self.parameters.rest
+        placed = [one.name for one in rest if one.kind is not one.KEYWORD_ONLY]
+        self._placed, self._names = tuple(placed), tuple(one.name for one in rest)
+        self._by_name = {one.name for one in rest if one.kind is not one.POSITIONAL_ONLY}
+        self._needed = {one.name for one in rest if one.default is one.empty}
 
     def written(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Payload | None:
         """The payload of a call with these arguments; None where the handler takes nothing."""
-        try:
-            given = self._signature.bind(*args, **kwargs).arguments
-        except TypeError as wrong:
-            raise TypeError(
-                f"{self.name}: {wrong}; it takes {self.takes}. Options of the run stand before: "
-                f"{self.name}.options(key=...).defer(...)"
-            ) from None
+        given = self._bound(args, kwargs)
         if not given:
             return None
         if self.parameters.whole:
@@ -43,6 +42,26 @@ class PayloadBinding:
         else:
             made = payload(given)
         return self.checked(made)
+
+    def _bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Mapping[str, object]:
+        """What is given, by name, in the order of the parameters; TypeError as a call would."""
+        # Signature.bind costs as much as all the rest of an entry, of which thousands are made.
+        if len(args) <= len(self._placed):
+            given = dict(zip(self._placed, args, strict=False))
+            if not kwargs:
+                if self._needed <= given.keys():
+                    return given
+            elif kwargs.keys() <= self._by_name and given.keys().isdisjoint(kwargs):
+                given.update(kwargs)
+                if self._needed <= given.keys():
+                    return {name: given[name] for name in self._names if name in given}
+        try:
+            return self._signature.bind(*args, **kwargs).arguments
+        except TypeError as wrong:
+            raise TypeError(
+                f"{self.name}: {wrong}; it takes {self.takes}. Options of the run stand before: "
+                f"{self.name}.options(key=...).defer(...)"
+            ) from None
 
     def checked(self, made: Payload | None) -> Payload | None:
         """A payload that the handler takes; TypeError for another."""

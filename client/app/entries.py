@@ -76,6 +76,11 @@ class TaskEntry(Generic[T]):
 
     def trigger(self) -> job_pb2.Trigger:
         """As the cluster takes it."""
+        payload = encoded(self.task.app.codec, self.payload)
+        if not self.options:
+            return trigger_of(
+                self.task.name, payload=payload, labels=self.labels, trace_context=current_trace()
+            )
         said: Any = {**self.options}
         due = said.pop("at", None)
         if "in_" in said:
@@ -89,7 +94,6 @@ class TaskEntry(Generic[T]):
         said["unique_key"] = said.pop("key", "")
         said.setdefault("trace_context", current_trace())
         said["labels"] = {**said.get("labels", {}), **self.labels}
-        payload = encoded(self.task.app.codec, self.payload)
         return trigger_of(self.task.name, payload=payload, due=due, **said)
 
 

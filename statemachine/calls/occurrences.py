@@ -60,15 +60,16 @@ def begin(view: View, request: Asked, job: Job) -> tuple[Run | None, int]:
     _check_may_begin(view, request, job)
     due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
+    verdict = _verdict(view, request, job)
     if not later and taken is None:
-        _check_beside(view, request, job)
+        _check_beside(request, job, verdict)
     if taken is not None:
         held = view.find_run((job.jid, taken))
         if held is not None:
             runs.cancel_now(view, held, "a newer run took its unique key")
             # One that was held goes before the new one.
             effects.carry_out(view)
-    verdict = _verdict(view, request, job)
+            verdict = _verdict(view, request, job)
     occurrence = runs.free_occurrence(view, job, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, occurrence, due_ms)
     waits = not later and overlap.make_room(view, job, verdict, occurrence)
@@ -84,9 +85,8 @@ def _verdict(view: View, request: Asked, job: Job) -> overlap.Verdict:
     return overlap.GO if request.force else overlap.judge_wanted(view, job)
 
 
-def _check_beside(view: View, request: Asked, job: Job) -> None:
+def _check_beside(request: Asked, job: Job, verdict: overlap.Verdict) -> None:
     """Refuse what would have to wait, where that is not wanted or too much waits already."""
-    verdict = _verdict(view, request, job)
     if verdict is overlap.GO or verdict is overlap.REPLACE:
         return
     waiting, live = job.state.held - job.state.later, job.state.live - job.state.held
@@ -114,9 +114,10 @@ def _check_trigger(request: Asked) -> None:
     if request.if_running == Trigger.IF_RUNNING_REFUSE and request.HasField("due_time"):
         message = "a run for later is not refused at the call; leave if_running or due_time unset"
         faults.append(Fault("if_running", INVALID, message))
-    faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
-    faults += validate.enum("unique.policy", request.unique, "policy")
-    faults += validate.span("unique.hold", request.unique, "hold", 0)
+    if request.HasField("unique"):
+        faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
+        faults += validate.enum("unique.policy", request.unique, "policy")
+        faults += validate.span("unique.hold", request.unique, "hold", 0)
     faults += validate.text("concurrency_key", request.concurrency_key, limits.LIMIT_KEY_CHARS)
     if request.HasField("payload"):
         faults += validate.payload("payload", request.payload)
@@ -185,8 +186,7 @@ def _check_may_begin(view: View, request: Asked, job: Job) -> None:
 
 def _holder(view: View, jid: int, request: Asked) -> int | None:
     """The run that holds the wanted business key, if any."""
-    unique = request.unique
-    if not unique.key:
+    if not request.HasField("unique") or not (unique := request.unique).key:
         return None
     taken = unique_keys.holder(view, jid, unique.key)
     if taken is not None and unique.policy == Unique.POLICY_REJECT:
@@ -221,7 +221,7 @@ def _triggered(view: View, request: Asked, job: Job, occurrence: int, due_ms: in
     if request.concurrency_key:
         record.limit_key = _read_key(request.concurrency_key, request, job.definition)
         record.exempt |= RunRecord.KEY_OF_TRIGGER
-    if request.unique.key:
+    if request.HasField("unique") and request.unique.key:
         record.unique_key = request.unique.key
         record.unique_hold_ms = ms_or(request.unique, "hold", 0)
     carried.put(view, run, _trace(request), request.labels)

@@ -103,6 +103,9 @@ def period(message: Message, from_ms: int, end_ms: int) -> list[Fault]:
 
 def enum(field: str, message: Message, name: str) -> list[Fault]:
     number = getattr(message, name)
+    if not number:
+        # What was left unset is known, and looking that up costs more than the rest of many a check.
+        return []
     kind = message.DESCRIPTOR.fields_by_name[name].enum_type
     assert kind is not None, f"{name} is no enum"
     if number in kind.values_by_number:
