@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .sdk.errors import RunFailed as RunFailed
     from .sdk.errors import RunNotEnded as RunNotEnded
     from .sdk.errors import Unavailable as Unavailable
+    from .sdk.imports import ImportProgress as ImportProgress
     from .sdk.links import Answer as Answer
     from .sdk.links import Tls as Tls
     from .sdk.policies import After as After
@@ -94,6 +95,7 @@ _HOMES = {
     "Context": "worker.context",
     "DeferCall": "app.middleware",
     "GIVEN": "worker.handlers",
+    "ImportProgress": "sdk.imports",
     "InvalidArgument": "sdk.errors",
     "JobInfo": "app.views",
     "LeaseInfo": "app.views",

@@ -8,6 +8,7 @@ from ...proto.v1 import run_pb2
 from ..calls.aio.run import AsyncRun
 from ..calls.blocking.run import Run
 from ..sdk.errors import RaftschedError
+from ..sdk.readable import run_text
 from ..sdk.results import result_of
 from .codecs import decoded
 from .views import RunInfo
@@ -39,7 +40,7 @@ class _TaskRun(Generic[T]):
         return RunInfo.of(self.run.message)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id}>"
+        return f"<{type(self).__name__} {run_text(self.run.message)}>"
 
     def _result(self) -> T:
         message = run_pb2.Run()

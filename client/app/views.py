@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ...proto.v1 import job_pb2, run_pb2
+from ..sdk.readable import line, shown, word
 from ..sdk.values import instant
 
 if TYPE_CHECKING:
@@ -48,18 +49,16 @@ class JobInfo:
         spec, status = message.spec, message.status
         return cls(
             name=message.name, namespace=message.namespace,
-            state=_word(job_pb2.JobStatus.State, status.state),
+            state=word(status, "state"),
             schedules=tuple(_schedule(one, spec.timing.zone) for one in spec.schedules),
             queue=spec.queue or "default", next_time=_instant(status, "next_due_time"),
             live=status.live, succeeded=status.succeeded, failed=status.failed,
-            last_state=_word(run_pb2.RunState, status.last_state),
+            last_state=word(status, "last_state"),
             labels=dict(spec.labels), message=message,
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        due = "" if self.next_time is None else f", next {_shown(self.next_time)}"
-        ends = f"{self.succeeded} succeeded, {self.failed} failed"
-        return f"<Job {self.name} {self.state}{due}, {ends}>"
+        return line(self.message)
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +86,7 @@ class RunInfo:
     def of(cls, message: run_pb2.Run) -> Self:
         return cls(
             id=message.id, job=message.job, namespace=message.namespace,
-            state=_word(run_pb2.RunState, message.state), attempt=message.attempt,
+            state=word(message, "state"), attempt=message.attempt,
             due_time=_instant(message, "due_time"), start_time=_instant(message, "start_time"),
             end_time=_instant(message, "end_time"), error_kind=message.error.kind,
             error=message.error.message, key=message.unique_key, labels=dict(message.labels),
@@ -99,14 +98,7 @@ class RunInfo:
         return self.end_time is not None
 
     def __repr__(self) -> str:
-        said = f" {self.state}" if self.state else ""
-        if self.attempt > 1:
-            said += f", attempt {self.attempt}"
-        if self.error_kind:
-            said += f", {self.error_kind}: {self.error[:80]}"
-        elif not self.ended and self.due_time is not None:
-            said += f", due {_shown(self.due_time)}"
-        return f"<Run {self.id}{said}>"
+        return line(self.message)
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,20 +133,8 @@ class LeaseInfo:
         return f"<Lease {self.run} attempt {self.attempt} of {self.max_attempts}>"
 
 
-def _word(enum: Any, value: int) -> str:  # noqa: ANN401  # Any enum of the contracts.
-    """ "SUCCEEDED" of RUN_STATE_SUCCEEDED; empty for what was never sent."""
-    if not value:
-        return ""
-    prefix = str(enum.Name(0)).removesuffix("UNSPECIFIED")
-    return str(enum.Name(value)).removeprefix(prefix)
-
-
 def _instant(message: Message, name: str) -> datetime | None:
     return instant(getattr(message, name)) if message.HasField(name) else None
-
-
-def _shown(instant: datetime) -> str:
-    return f"{instant:%a %Y-%m-%d %H:%M} UTC"
 
 
 def _schedule(one: schedule_pb2.Schedule, zone: str) -> str:
@@ -164,6 +144,6 @@ def _schedule(one: schedule_pb2.Schedule, zone: str) -> str:
         case "interval":
             return f"every {one.interval.every.ToTimedelta()}"
         case "once":
-            return f"once {_shown(instant(one.once.time))}"
+            return f"once {shown(one.once.time)}"
         case _:
             return f"{one.after_end.delay.ToTimedelta()} after the end of the run before"

@@ -19,6 +19,7 @@ class TypedCall:
     takes: str = ""
     doc: str = ""
     kind: str = ""
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ runs where the code is written; nobody needs it later.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -33,9 +34,12 @@ RESOURCES = {
     "Namespace": ("namespace_of", "NamespaceWriting", "NamespaceWriting"),
     "Alert": ("alert_of", "AlertWriting", "AlertWriting"),
     "Calendar": ("calendar_of", "CalendarWriting", "CalendarChanging"),
+    "Queue": ("queue_of", "QueueWriting", "QueueWriting"),
+    "Secret": ("secret_of", "SecretWriting", "SecretWriting"),
+    "Token": ("token_of", "TokenWriting", "TokenWriting"),
 }
 # Options without which there is no resource, so they may be given by place.
-NEEDED = {"days": "Sequence[Days]"}
+NEEDED = {"days": "Sequence[Days]", "role": "RoleWord"}
 kinds = FieldDescriptor
 SCALARS = {
     kinds.CPPTYPE_STRING: ("str", '""'),
@@ -67,6 +71,8 @@ from ...sdk.ranges import made
 from ...sdk.days import Days
 from ...sdk.resources import AlertWriting, CalendarChanging, CalendarWriting, alert_of
 from ...sdk.resources import NamespaceWriting, SpecWriting, calendar_of, namespace_of
+from ...sdk.resources import QueueWriting, RoleWord, SecretWriting, TokenWriting
+from ...sdk.resources import queue_of, secret_of, token_of
 from ...sdk.specs import build
 from ...sdk.values import Length, ListCount, choice, duration, texts, timestamp
 from .run import AsyncRun
@@ -134,18 +140,12 @@ def _service(service: TypedService) -> str:
     text = HEAD.format(doc=service.doc, modules=", ".join(sorted(modules)))
     base = f"Async{service.kind}ByHand" if service.by_hand else "AsyncService"
     if service.by_hand:
-        text += f"from .{_by_hand_file(service)} import {base}\n"
+        text += f"from .{service.attribute}_by_hand import {base}\n"
     text += f'\n\nclass Async{service.kind}({base}):\n    """{service.doc}"""\n'
     for call, method in calls:
         text += "\n" + textwrap.indent("\n".join(_CallText(service, call, method).lines()), "    ")
         text += "\n"
     return text
-
-
-def _by_hand_file(service: TypedService) -> str:
-    shared = {"queues": "settings", "calendars": "settings", "secrets": "settings"}
-    shared["access"] = "cluster"
-    return f"{shared.get(service.attribute, service.attribute)}_by_hand"
 
 
 def _method(name: str) -> Method:
@@ -239,7 +239,20 @@ class _CallText:
         kind = _python(self.method.request.DESCRIPTOR)
         made = f"made({kind}, {', '.join(given)})" if given else f"{kind}()"
         yield f"    request = {made}"
-        yield f"    {self._sent(bool(runs))}"
+        if self.call.lost:
+            yield from self._with_secret("options")
+        else:
+            yield f"    {self._sent(bool(runs))}"
+
+    def _with_secret(self, options: str) -> Iterator[str]:
+        """What is to be said where the secret was lost has the parameters in it."""
+        pieces = textwrap.wrap(self.call.lost.strip(), WIDTH - 10, drop_whitespace=False)
+        yield "    lost = ("
+        yield from (f"        {'f' * ('{' in piece)}{json.dumps(piece)}" for piece in pieces)
+        yield "    )"
+        yield (
+            f"    return await self._with_secret(request, {_python(self.answer)}, lost, {options})"
+        )
 
     def _sent(self, runs: bool) -> str:
         names = set(self.answer.fields_by_name)
@@ -308,8 +321,13 @@ class _CallText:
         build, new, change = RESOURCES[self.service.options]
         options = change if self.call.kind == "update" else new
         request, answer = self.method.request.DESCRIPTOR, self.answer
-        name, *needed = self.call.takes.split(", ")
-        parts = [f"{name}: str", *(f"{one}: {NEEDED[one]}" for one in needed)]
+        name, *others = self.call.takes.split(", ")
+        needed = [one for one in others if one in NEEDED]
+        beside = [
+            _Parameter(self.fields[one.removesuffix("=")], one.removesuffix("="), one[-1] == "=")
+            for one in others if one not in NEEDED
+        ]  # fmt: skip
+        parts = [f"{name}: str", *(f"{one}: {NEEDED[one]}" for one in needed), *map(str, beside)]
         parts += ["*", 'etag: str = ""'] if self.call.kind == "update" else []
         parts.append(f"**options: Unpack[{options}]")
         yield f"async def {self.call.name}(self, {', '.join(parts)}) -> {_python(answer)}:"
@@ -323,11 +341,16 @@ class _CallText:
             yield "    if not paths:"
             yield f'        raise ValueError(f"no field is named to change of {{{name}!r}}")'
             yield "    wanted.etag = etag"
-        [held] = [f.name for f in request.fields if f.message_type is answer]
-        yield f"    request = {_python(request)}({held}=wanted)"
+        [held] = [f.name for f in request.fields if f.message_type and _is_ours(f.message_type)]
+        # Not by `made`, which shows a value that is wrong: this one may be a secret.
+        given = "".join(f", {one.field.name}={one.value}" for one in beside)
+        yield f"    request = {_python(request)}({held}=wanted{given})"
         if self.call.kind == "update":
             yield "    request.update_mask.paths.extend(paths)"
-        yield f"    return await self._send(request, {_python(answer)}, writing)"
+        if self.call.lost:
+            yield from self._with_secret("writing")
+        else:
+            yield f"    return await self._send(request, {_python(answer)}, writing)"
 
     def _doc(self) -> Iterator[str]:
         name = f"{self.method.service}.{self.method.verb}"

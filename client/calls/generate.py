@@ -23,6 +23,7 @@ SDK, ROOT = CALLS.parent / "sdk", CALLS.parents[1]
 CHANGES = (
     (r"\bAsyncGenerator\[(.+), None\]", r"Generator[\1, None, None]"),
     (r"\baclosing\b", "closing"),
+    (r"\[(\w+) async for \1 in (.+)\]", r"list(\2)"),
     (r"\basync (def|for|with) ", r"\1 "),
     (r"\bawait ", ""),
     (r"\basync_(core|connections)\b", r"\1"),

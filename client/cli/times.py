@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # The end of the year 9999.
 LAST_MS = 253_402_300_799_999
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INSTANTS = (
     "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), tomorrow 09:00, now, +2h or -30m"
 )
@@ -62,7 +63,7 @@ def utc_instant(value: Any) -> int:
     except ValueError as wrong:
         raise ValueError(f"{text!r} is not an instant; {FIXED_INSTANTS}") from wrong
     instant = instant.replace(tzinfo=instant.tzinfo or UTC)
-    ms = round((instant - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+    ms = round((instant - EPOCH) / timedelta(milliseconds=1))
     if not 0 <= ms <= LAST_MS:
         raise ValueError(f"{text!r} is not in the years 1970 to 9999")
     return ms
@@ -97,7 +98,7 @@ def instant_text(ms: int, style: str, *, exact: bool = False) -> str:
     if style == "relative" and not exact:
         away = ms - now_ms()
         return f"in {rough_text(away)}" if away > 0 else f"{rough_text(away)} ago"
-    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    instant = EPOCH + timedelta(milliseconds=ms)
     if style == "local":
         instant = instant.astimezone()
     if not exact:
@@ -107,19 +108,21 @@ def instant_text(ms: int, style: str, *, exact: bool = False) -> str:
 
 
 def duration(ms: int) -> Duration:
-    from google.protobuf.duration_pb2 import Duration
+    """As the SDK sends a length; it is loaded here, since --help does not need it."""
+    from ..sdk import values
 
-    message = Duration()
-    message.FromMilliseconds(ms)
-    return message
+    made = values.duration(timedelta(milliseconds=ms))
+    assert made is not None
+    return made
 
 
 def timestamp(ms: int) -> Timestamp:
-    from google.protobuf.timestamp_pb2 import Timestamp
+    """As the SDK sends an instant."""
+    from ..sdk import values
 
-    message = Timestamp()
-    message.FromMilliseconds(ms)
-    return message
+    made = values.timestamp(EPOCH + timedelta(milliseconds=ms))
+    assert made is not None
+    return made
 
 
 class Length(click.ParamType[int]):

@@ -11,6 +11,7 @@ It knows the contracts and nothing else of ours. Others may use:
 * links: how a connection is made: TLS, tokens, metadata.
 * errors: why a call did not do what was asked.
 * options: what may be said about any call.
+* readable: messages on one line.
 * values: instants, lengths of time, payloads.
 * lengths: lengths of time as people write them.
 * ranges: numbers and texts that fields can hold.
@@ -18,8 +19,8 @@ It knows the contracts and nothing else of ours. Others may use:
 * schedules: when a job happens.
 * policies: what a job does when something is late, fails or takes too long.
 * specs: a job.
-* resources: namespaces, alerts and calendars.
-* imports: many jobs, cut into requests.
+* resources: namespaces, alerts, calendars, queues, secrets and access tokens.
+* imports: many jobs, cut into requests, and on from where it stopped.
 * triggers: one, and many that are cut into requests.
 * results: what the handler of a run returned.
 * models: models of pydantic, known by their methods.

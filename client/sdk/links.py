@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from ...proto.contract import Method, Repeat, method_of
 from ...proto.v1 import common_pb2
 from . import endpoints as nodes
+from . import readable
 from .course import Course
 from .endpoints import Endpoints
 from .errors import Closed, InvalidArgument
@@ -154,6 +155,7 @@ class ClientLinks:
         self.check_open()
         self._guard(options.get("token", ""))
         method = method_of(type(request))
+        readable.mark(method.response)
         request = completed(method, request, options)
         size = request.ByteSize()
         if size > MESSAGE_MAX:

@@ -1,17 +1,29 @@
-"""What may be said about jobs, namespaces, alerts and calendars, and the messages made of it."""
+"""What may be said about jobs, namespaces, alerts, calendars, queues, secrets and access tokens,
+and the messages made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from datetime import datetime
+from typing import Any, Literal, TypedDict
 
-from ...proto.v1 import alert_pb2, calendar_pb2, namespace_pb2
+from ...proto.v1 import (
+    access_pb2,
+    alert_pb2,
+    calendar_pb2,
+    namespace_pb2,
+    options_pb2,
+    queue_pb2,
+    secret_pb2,
+)
 from . import fields
 from .days import Days, rules
-from .fields import Fields, same
+from .fields import Fields, same, word
 from .options import Writing
 from .specs import SpecOptions
-from .values import Length, duration
+from .values import Length, duration, timestamp, words
+
+RoleWord = Literal["admin", "editor", "worker", "viewer"]
 
 
 class SpecWriting(SpecOptions, Writing, total=False):
@@ -88,6 +100,46 @@ class CalendarChanging(CalendarWriting, total=False):
     days: Sequence[Days]
 
 
+class QueueOptions(TypedDict, total=False):
+    """What may be said about a queue: limits of what is leased from it."""
+
+    # Runs that may be leased at once.
+    concurrency: int | None
+    # Leases granted in a second, and how many may come at once.
+    rate: int | None
+    burst: int | None
+
+
+class QueueWriting(QueueOptions, Writing, total=False):
+    """What may be said where a queue is changed."""
+
+
+class SecretOptions(TypedDict, total=False):
+    """What may be said about a secret beside its value."""
+
+    labels: Mapping[str, str]
+    etag: str
+
+
+class SecretWriting(SecretOptions, Writing, total=False):
+    """What may be said where a secret is written."""
+
+
+class TokenOptions(TypedDict, total=False):
+    """What may be said about an access token beside its role."""
+
+    # Of a viewer: payloads, results and logs are shown to it.
+    see_payloads: bool
+    # 0: any number.
+    calls_per_second: int
+    # None: never.
+    expires: datetime | None
+
+
+class TokenWriting(TokenOptions, Writing, total=False):
+    """What may be said where an access token is created."""
+
+
 def namespace_of(
     name: str, _within: str, options: Mapping[str, Any]
 ) -> tuple[namespace_pb2.Namespace, list[str]]:
@@ -110,6 +162,30 @@ def calendar_of(
     """The calendar, and the paths of the fields that the options speak of."""
     made = calendar_pb2.Calendar(namespace=within, name=name)
     return made, fields.write(made, options, _CALENDAR)
+
+
+def queue_of(
+    name: str, within: str, options: Mapping[str, Any]
+) -> tuple[queue_pb2.Queue, list[str]]:
+    """The queue, and the paths of the fields that the options speak of."""
+    made = queue_pb2.Queue(namespace=within, name=name)
+    return made, fields.write(made, options, _QUEUE)
+
+
+def secret_of(
+    name: str, within: str, options: Mapping[str, Any]
+) -> tuple[secret_pb2.Secret, list[str]]:
+    """The secret without its value, and the paths of the fields that the options speak of."""
+    made = secret_pb2.Secret(namespace=within, name=name)
+    return made, fields.write(made, options, _SECRET)
+
+
+def token_of(
+    name: str, within: str, options: Mapping[str, Any]
+) -> tuple[access_pb2.AccessToken, list[str]]:
+    """The access token, and the paths of the fields that the options speak of."""
+    made = access_pb2.AccessToken(namespace=within, name=name)
+    return made, fields.write(made, options, _TOKEN)
 
 
 def _workers_below(value: tuple[str, int]) -> alert_pb2.WorkersBelow:
@@ -136,6 +212,21 @@ _CALENDAR: Fields = {
     "days": ("rules", rules),
     "description": ("description", same),
     "zone": ("zone", same),
+}
+_QUEUE: Fields = {
+    "concurrency": ("concurrency", same),
+    "rate": ("rate", same),
+    "burst": ("burst", same),
+}
+_SECRET: Fields = {
+    "labels": ("labels", lambda labels: words(labels, "it")),
+    "etag": ("etag", same),
+}
+_TOKEN: Fields = {
+    "role": ("role", word(options_pb2.Role, "ROLE_")),
+    "see_payloads": ("see_payloads", same),
+    "calls_per_second": ("calls_per_second", same),
+    "expires": ("expire_time", timestamp),
 }
 _NAMESPACE: Fields = {
     "description": ("description", same),

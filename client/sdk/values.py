@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, overload
 
 from google.protobuf.duration_pb2 import Duration
@@ -78,6 +80,8 @@ def revision(place: str | common_pb2.Revision) -> common_pb2.Revision:
 
 def trace_context(carrier: Mapping[str, str]) -> run_pb2.TraceContext | None:
     """From headers of W3C Trace Context, as a propagator injects them; others are passed over."""
+    if not carrier:
+        return None
     named = {name.lower(): text for name, text in carrier.items()}
     parent, state = named.get("traceparent", ""), named.get("tracestate", "")
     return run_pb2.TraceContext(traceparent=parent, tracestate=state) if parent else None
@@ -92,8 +96,7 @@ def payload(value: object) -> Payload | None:
     if value is None:
         return None
     if isinstance(value, Payload):
-        from ...proto import json_text  # It loads msgspec.
-
+        json_text = _json_text()
         if json_text.is_json(value.content_type) and (fault := json_text.fault(value.data)):
             raise ValueError(
                 f"a payload of type {value.content_type} is not valid JSON ({fault}); mend it, "
@@ -111,10 +114,20 @@ def payload(value: object) -> Payload | None:
     except (TypeError, msgspec.MsgspecError) as wrong:
         raise TypeError(f"a payload of {type(value).__name__} is no JSON: {wrong}") from wrong
     # JSON has no word for these, and msgspec writes null.
-    plain = msgspec.to_builtins(value, enc_hook=to_json) if b"null" in data else None
-    if (odd := _not_finite(plain)) is not None:
+    if (
+        b"null" in data
+        and (odd := _not_finite(msgspec.to_builtins(value, enc_hook=to_json))) is not None
+    ):
         raise ValueError(f"a payload holds {odd}, which JSON cannot say; write None, or a text")
     return Payload(data=data, content_type=JSON)
+
+
+@cache
+def _json_text() -> ModuleType:
+    """Loaded when first used, since it loads msgspec."""
+    from ...proto import json_text
+
+    return json_text
 
 
 def _not_finite(value: object) -> float | None:

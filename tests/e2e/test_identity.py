@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from raftsched.client import Client, errors
-from raftsched.client.calls.aio.cluster_by_hand import RoleWord
+from raftsched.client.sdk.resources import RoleWord
 from raftsched.client.testing import LocalCluster
 from raftsched.cluster.node import admin_recovery
 from raftsched.proto.v1 import namespace_pb2, options_pb2

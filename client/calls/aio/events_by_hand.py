@@ -1,4 +1,6 @@
-"""The calls of events, which follow them from place to place."""
+"""Why by hand: `watch` begins a broken stream again behind what was seen, and `list` goes on from
+revision to revision, as no other list does.
+"""
 
 from __future__ import annotations
 

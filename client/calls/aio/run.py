@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from ....proto.v1 import run_pb2
 from ...sdk.errors import RunNotEnded
 from ...sdk.options import ReadOptions, Writing
+from ...sdk.readable import run_text
 from ...sdk.results import result_of
 from ...sdk.values import Length, duration
 
@@ -34,7 +35,7 @@ class AsyncRun:
         self.message = message
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.namespace}/{self.id} {self.state}>"
+        return f"<{type(self).__name__} {run_text(self.message)}>"
 
     @property
     def id(self) -> str:

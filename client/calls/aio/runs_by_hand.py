@@ -1,4 +1,4 @@
-"""The call of runs that waits."""
+"""Why by hand: `wait` asks again until the run has ended, as no server holds an answer for ever."""
 
 from __future__ import annotations
 

@@ -7,13 +7,53 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from ....proto.v1 import access_pb2
-from ...sdk.options import EachCall, ReadOptions, Writing
+from ...sdk.options import EachCall, ReadOptions, Writing, parted
 from ...sdk.ranges import made
-from .cluster_by_hand import AccessByHand
+from ...sdk.resources import (
+    RoleWord,
+    TokenWriting,
+    token_of,
+)
+from ...sdk.values import Length, duration
+from .service import Service
 
 
-class Access(AccessByHand):
+class Access(Service):
     """Access tokens and the audit log."""
+
+    def create_token(
+        self, name: str, role: RoleWord, **options: Unpack[TokenWriting]
+    ) -> access_pb2.CreateAccessTokenResponse:
+        """Create an access token for the namespace; `namespace=""` is for all of them.
+
+        print(client.access.create_token("ci", "editor").secret)
+        """
+        given, writing = parted(options)
+        wanted, _ = token_of(name, self._namespace(writing), {"role": role, **given})
+        request = access_pb2.CreateAccessTokenRequest(access_token=wanted)
+        lost = (
+            f"the access token {name!r} was created, but its secret was lost with the first "
+            "answer and is never shown again; revoke it and create another one"
+        )
+        return self._with_secret(request, access_pb2.CreateAccessTokenResponse, lost, writing)
+
+    def rotate_token(
+        self, name: str, *, overlap: Length | None = None, **options: Unpack[Writing]
+    ) -> access_pb2.RotateAccessTokenResponse:
+        """Give an access token another secret; the former one opens as well for an hour, or as
+        long as `overlap` says.
+
+        print(client.access.rotate_token("ci").secret)
+        """
+        request = made(
+            access_pb2.RotateAccessTokenRequest, access_token=name, overlap=duration(overlap)
+        )
+        lost = (
+            f"the access token {name!r} was rotated, but its new secret was lost with the "
+            "first answer and is never shown again; rotate it again, the former one still "
+            "opens"
+        )
+        return self._with_secret(request, access_pb2.RotateAccessTokenResponse, lost, options)
 
     def whoami(self, **options: Unpack[EachCall]) -> access_pb2.Caller:
         """Who am I, and what may I do? Whoever is known may ask, with any role, and any node

@@ -1,23 +1,22 @@
 # Made from aio/cluster_by_hand.py by calls/generate.py; write there.
-"""The calls of the cluster that carry files, and those that show a secret once."""
+"""Why by hand: a backup is a stream of pieces that must be whole, and a restore sends a file by
+many calls of `StageBackup` before the one of `RestoreBackup`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from datetime import datetime
 from io import SEEK_END
-from typing import BinaryIO, Literal, Unpack
+from typing import BinaryIO, Unpack
 from uuid import uuid4
 
-from ....proto.v1 import access_pb2, cluster_pb2, options_pb2
-from ...sdk.errors import OutcomeUnknown, Unavailable
+from ....proto.v1 import cluster_pb2
+from ...sdk.errors import Unavailable
 from ...sdk.options import EachCall, Writing, of_the_call
-from ...sdk.values import Length, choice, duration, timestamp
 from .service import Service
 
 PIECE_BYTES = 240 << 10  # Of a backup, as StageBackup takes it.
-RoleWord = Literal["admin", "editor", "worker", "viewer"]
 
 
 class ClusterByHand(Service):
@@ -59,52 +58,3 @@ class ClusterByHand(Service):
             offset += len(piece)
         request = cluster_pb2.RestoreBackupRequest(backup_id=backup_id, other_cluster=other_cluster)
         return self._send(request, cluster_pb2.RestoreBackupResponse, options)
-
-
-class AccessByHand(Service):
-    """Beside what the contracts say by themselves."""
-
-    def create_token(
-        self,
-        name: str,
-        role: RoleWord,
-        *,
-        see_payloads: bool = False,
-        calls_per_second: int = 0,
-        expires: datetime | None = None,
-        **options: Unpack[Writing],
-    ) -> access_pb2.CreateAccessTokenResponse:
-        """Create an access token for the namespace; `namespace=""` is for all of them.
-
-        print(client.access.create_token("ci", "editor").secret)
-        """
-        token = access_pb2.AccessToken(
-            name=name, role=choice(options_pb2.Role, "ROLE_", role),
-            namespace=self._namespace(options), see_payloads=see_payloads,
-            expire_time=timestamp(expires), calls_per_second=calls_per_second,
-        )  # fmt: skip
-        request = access_pb2.CreateAccessTokenRequest(access_token=token)
-        made = self._send(request, access_pb2.CreateAccessTokenResponse, options)
-        if not made.secret and not options.get("validate_only"):
-            raise OutcomeUnknown(
-                f"the access token {name!r} was created, but its secret was lost with the first "
-                "answer and is never shown again; revoke it and create another one"
-            )
-        return made
-
-    def rotate_token(
-        self, name: str, *, overlap: Length | None = None, **options: Unpack[Writing]
-    ) -> access_pb2.RotateAccessTokenResponse:
-        """Give an access token another secret; the former one opens as well for an hour, or as
-        long as `overlap` says.
-
-        print(client.access.rotate_token("ci").secret)
-        """
-        request = access_pb2.RotateAccessTokenRequest(access_token=name, overlap=duration(overlap))
-        made = self._send(request, access_pb2.RotateAccessTokenResponse, options)
-        if not made.secret and not options.get("validate_only"):
-            raise OutcomeUnknown(
-                f"the access token {name!r} was rotated, but its new secret was lost with the "
-                "first answer and is never shown again; rotate it again, the former one still opens"
-            )
-        return made

@@ -1,14 +1,17 @@
 # Made from aio/jobs_by_hand.py by calls/generate.py; write there.
-"""The calls of jobs that are more than one request, or have words of their own."""
+"""Why by hand: `trigger` has words of its own for a run that is wanted; `trigger_many` and
+`import_` cut what they are given into requests; `skip`, `move` and `add` are one call with three
+meanings; `preview` takes schedules as Python says them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Unpack
 
 from ....proto.v1 import job_pb2, schedule_pb2
-from ...sdk.imports import import_requests
+from ...sdk.imports import ImportProgress, import_requests
 from ...sdk.options import ReadOptions, Writing
 from ...sdk.ranges import made
 from ...sdk.schedules import When
@@ -133,15 +136,28 @@ class JobsByHand(Service):
 
         results = client.jobs.import_([job_of("a", handler="x"), job_of("b", handler="x")])
         """
-        requests = import_requests(
-            jobs, replace=replace, namespace=self._namespace(options),
-            request_id=options.pop("request_id", ""),
-        )  # fmt: skip
-        results: list[job_pb2.ImportResult] = []
+        return list(self.import_each(jobs, replace=replace, **options))
+
+    def import_each(
+        self, jobs: Iterable[job_pb2.Job], *, replace: bool = False,
+        progress: ImportProgress | None = None, **options: Unpack[Writing],
+    ) -> Generator[job_pb2.ImportResult, None, None]:  # fmt: skip
+        """As `import_`, for any number of jobs: yields what became of each as soon as its thousand
+        is done. With a `progress` that is kept it goes on where it stopped, in another process too.
+
+        progress = ImportProgress.kept("customers.progress")
+        for result in client.jobs.import_each(jobs, progress=progress):
+            print(result.job, result.reason)
+        progress.forget()
+        """
+        named = options.pop("request_id", "")
+        now = progress or (ImportProgress(named) if named else ImportProgress())
+        namespace = self._namespace(options)
+        requests = import_requests(jobs, replace=replace, namespace=namespace, progress=now)
         for request in requests:
             answer = self._send(request, job_pb2.ImportJobsResponse, options)
-            results.extend(answer.results)
-        return results
+            now.took(answer)
+            yield from answer.results
 
     def _edit(
         self, job: str, scheduled: datetime, kind: str, to: datetime | None, options: Writing

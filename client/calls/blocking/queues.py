@@ -7,13 +7,33 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from ....proto.v1 import queue_pb2
-from ...sdk.options import ReadOptions, Writing
+from ...sdk.options import ReadOptions, Writing, parted
 from ...sdk.ranges import made
-from .settings_by_hand import QueuesByHand
+from ...sdk.resources import (
+    QueueWriting,
+    queue_of,
+)
+from .service import Service
 
 
-class Queues(QueuesByHand):
+class Queues(Service):
     """Look at queues and bound what is leased from them."""
+
+    def update(
+        self, queue: str, *, etag: str = "", **options: Unpack[QueueWriting]
+    ) -> queue_pb2.Queue:
+        """Change limits; None and 0 take one away.
+
+        client.queues.update("mail", concurrency=10, rate=100)
+        """
+        given, writing = parted(options)
+        wanted, paths = queue_of(queue, self._namespace(writing), given)
+        if not paths:
+            raise ValueError(f"no field is named to change of {queue!r}")
+        wanted.etag = etag
+        request = queue_pb2.UpdateQueueRequest(queue=wanted)
+        request.update_mask.paths.extend(paths)
+        return self._send(request, queue_pb2.Queue, writing)
 
     def get(self, queue: str, **options: Unpack[ReadOptions]) -> queue_pb2.Queue:
         """Show a queue.

@@ -1,5 +1,5 @@
 # Made from aio/runs_by_hand.py by calls/generate.py; write there.
-"""The call of runs that waits."""
+"""Why by hand: `wait` asks again until the run has ended, as no server holds an answer for ever."""
 
 from __future__ import annotations
 

@@ -7,13 +7,29 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from ....proto.v1 import secret_pb2
-from ...sdk.options import ReadOptions, Writing
+from ...sdk.options import ReadOptions, Writing, parted
 from ...sdk.ranges import made
-from .settings_by_hand import SecretsByHand
+from ...sdk.resources import (
+    SecretWriting,
+    secret_of,
+)
+from .secrets_by_hand import SecretsByHand
 
 
 class Secrets(SecretsByHand):
     """Secrets for the targets of jobs, which name them as `secret://NAME`."""
+
+    def put(
+        self, name: str, value: str = "", **options: Unpack[SecretWriting]
+    ) -> secret_pb2.Secret:
+        """Create or replace one, labels included; without a value it keeps the one it has.
+
+        client.secrets.put("api-key", os.environ["API_KEY"])
+        """
+        given, writing = parted(options)
+        wanted, _ = secret_of(name, self._namespace(writing), given)
+        request = secret_pb2.PutSecretRequest(secret=wanted, value=value)
+        return self._send(request, secret_pb2.Secret, writing)
 
     def get(self, name: str, **options: Unpack[ReadOptions]) -> secret_pb2.Secret:
         """Show what is known of one; its value is never shown.

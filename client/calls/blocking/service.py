@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from ....proto.v1 import common_pb2, run_pb2
+from ...sdk.errors import OutcomeUnknown
 from ...sdk.options import EachCall, Writing, fill, of_the_call
 from ...sdk.values import ListCount
 from .run import Run
@@ -41,6 +42,15 @@ class Service:
     def _send(self, request: Message, kind: type[Answer], options: EachCall) -> Answer:
         fill(request, options, self._client.namespace)
         return cast(Answer, self._client.call(request, **of_the_call(options)))
+
+    def _with_secret(
+        self, request: Message, kind: type[Answer], lost: str, options: EachCall
+    ) -> Answer:
+        """Send what is answered with a secret that is shown once; `lost` says that it was."""
+        answer: Any = self._send(request, kind, options)
+        if not answer.secret and not options.get("validate_only"):
+            raise OutcomeUnknown(lost)
+        return cast(Answer, answer)
 
     def _run(self, request: Message, options: EachCall) -> Run:
         return Run(self._client, self._send(request, run_pb2.Run, options))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...sdk.imports import in_order
 from .. import messages as m
 from ..exits import Exit, Trouble
 from ..session import Invocation, many
 from . import change
-from .bulk import in_order
 
 if TYPE_CHECKING:
     from ..messages import common_pb2, job_pb2

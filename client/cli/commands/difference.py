@@ -11,24 +11,24 @@ from ..render.clean import echo, notify
 from ..session import Invocation, many
 
 if TYPE_CHECKING:
+    from ...sdk.imports import ImportProgress
     from ..messages import job_pb2
-    from .bulk import Progress
 
 HIDDEN = "(hidden)"
 MARKS = {"+": "green", "~": "yellow", "!": "red", "-": "red"}
 
 
 def compared(
-    session: Invocation, jobs: Sequence[job_pb2.Job], progress: Progress
+    session: Invocation, jobs: Sequence[job_pb2.Job], progress: ImportProgress
 ) -> job_pb2.ImportJobsResponse:
     """What would become of each job. Only an editor may ask that of the cluster; for others it is
     seen here, from what is there."""
     from ...sdk.errors import Forbidden
     from . import bulk
 
-    mode = m.job_pb2.ImportJobsRequest.MODE_UPSERT
     try:
-        return m.job_pb2.ImportJobsResponse(results=bulk.send(session, jobs, mode, progress))
+        results = bulk.send(session, jobs, progress, update=True)
+        return m.job_pb2.ImportJobsResponse(results=results)
     except Trouble as trouble:
         if not isinstance(trouble.__cause__, Forbidden):
             raise

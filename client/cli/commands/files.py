@@ -15,8 +15,8 @@ from ..render.clean import echo, notify
 from ..session import Invocation, many
 
 if TYPE_CHECKING:
+    from ...sdk.imports import ImportProgress, ImportTally
     from ..messages import job_pb2
-    from .bulk import Progress, Tally
 
 FILES = click.option(
     "--file", "-f", "paths", multiple=True, required=True, metavar="FILE|DIR",
@@ -38,7 +38,7 @@ PRUNE = click.option(
 @PRUNE
 def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> None:
     """Make the jobs of some files be there as the files say. Doing it twice changes nothing."""
-    from .bulk import Progress
+    from ...sdk.imports import ImportProgress
 
     jobs = wanted(session, paths)
     surplus = to_prune(session, prune, jobs)
@@ -46,7 +46,7 @@ def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> Non
         session.confirm(
             f"Delete {many(len(surplus), 'job')} in none of the files: {some(surplus)}?"
         )
-    progress = Progress.unkept(session.request_id())
+    progress = ImportProgress(session.request_id())
     answer = upsert(session, jobs, progress)
     by_name = session.out.format == "name"
     session.out.items([one for one in answer.results if is_changed(one) or not by_name], answer)
@@ -73,12 +73,12 @@ def apply(session: Invocation, paths: tuple[str, ...], prune: str | None) -> Non
 @click.option("--exit-code", is_flag=True, help="It ends with 1 when there is a difference.")
 def diff(session: Invocation, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
     """Show what `job apply` would change, field by field. A viewer may do this, too."""
+    from ...sdk.imports import ImportProgress
     from . import difference
-    from .bulk import Progress
 
     session.dry_run = True
     jobs = wanted(session, paths)
-    progress = Progress.unkept()
+    progress = ImportProgress()
     answer = difference.compared(session, jobs, progress)
     surplus = to_prune(session, prune, jobs)
     if session.out.is_table:
@@ -100,8 +100,8 @@ def diff(session: Invocation, paths: tuple[str, ...], prune: str | None, exit_co
 
 def wanted(session: Invocation, paths: Iterable[str]) -> list[job_pb2.Job]:
     """The jobs of the files, in an order in which they can be created."""
+    from ...sdk.imports import in_order
     from ..input.specfile import complain, load
-    from .bulk import in_order
 
     faults: list[str] = []
     jobs = []
@@ -123,12 +123,12 @@ def place(session: Invocation, job: job_pb2.Job, origin: str, faults: list[str])
 
 
 def upsert(
-    session: Invocation, jobs: list[job_pb2.Job], progress: Progress
+    session: Invocation, jobs: list[job_pb2.Job], progress: ImportProgress
 ) -> job_pb2.ImportJobsResponse:
     from . import bulk
 
-    mode = m.job_pb2.ImportJobsRequest.MODE_UPSERT
-    return m.job_pb2.ImportJobsResponse(results=bulk.send(session, jobs, mode, progress))
+    results = bulk.send(session, jobs, progress, update=True)
+    return m.job_pb2.ImportJobsResponse(results=results)
 
 
 def to_prune(session: Invocation, label: str | None, jobs: list[job_pb2.Job]) -> list[str]:
@@ -141,8 +141,8 @@ def to_prune(session: Invocation, label: str | None, jobs: list[job_pb2.Job]) ->
 
 def names_with(session: Invocation, labels: tuple[str, ...]) -> list[str]:
     """The jobs that have these labels and are not being deleted, downstream before upstream."""
+    from ...sdk.imports import in_order
     from ..input.filters import condition
-    from .bulk import in_order
 
     for label in labels:
         if "=" not in label:
@@ -159,7 +159,7 @@ def is_changed(result: job_pb2.ImportResult) -> bool:
     return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
 
 
-def fail_if_refused(session: Invocation, tally: Tally, then: str = "") -> None:
+def fail_if_refused(session: Invocation, tally: ImportTally, then: str = "") -> None:
     if tally.refused:
         others = tally.created + tally.updated + tally.unchanged
         dry = "this was a dry run: nothing was done"

@@ -24,8 +24,8 @@ from .files import SHOWN, Warned, fail_if_refused, is_changed, place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...sdk.imports import ImportProgress
     from ..messages import job_pb2
-    from .bulk import Progress
 
 # By the name of the file.
 FORMS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
@@ -48,21 +48,20 @@ def import_(session: Invocation, path: str, update: bool, restart: bool, is_tabl
     FILE is as for `job apply`, see `job init`, or CSV: its first line names a word of `job init`
     for each column, and labels.team is a column for the label team.
     """
+    from ...sdk.imports import in_order
     from . import bulk
 
     if path != "-" and not os.path.isfile(path):
         raise wrong_use(f"there is no file {path}", "", "raftsched job import FILE, or - for stdin")
-    modes = m.job_pb2.ImportJobsRequest
-    mode = modes.MODE_UPSERT if update else modes.MODE_CREATE_ONLY
-    progress = resumed(session, path, mode, restart)
+    progress = resumed(session, path, update, restart)
     if progress.done:
         echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
     total = count_jobs(path)
     refused, warned = RefusedJobs(), Warned()
     try:
         with bar("Importing", total, progress.done) as step:
-            jobs = bulk.in_order(jobs_of(session, path, is_table))
-            results = bulk.send(session, jobs, mode, progress)
+            jobs = in_order(jobs_of(session, path, is_table))
+            results = bulk.send(session, jobs, progress, update=update)
             report(session, stepped(results, step), refused, warned)
     except (Trouble, KeyboardInterrupt) as stopped:
         again = f"the same command again: it goes on after {progress.done:,} jobs"
@@ -155,20 +154,19 @@ def jobs_of(session: Invocation, path: str, is_table: bool) -> Iterator[job_pb2.
         yield job
 
 
-def resumed(session: Invocation, path: str, mode: int, restart: bool) -> Progress:
-    from .bulk import Progress, key_of
+def resumed(session: Invocation, path: str, update: bool, restart: bool) -> ImportProgress:
+    from ...sdk.imports import ImportProgress
+    from . import bulk
 
     if path == "-" or session.dry_run:
-        return Progress.unkept()
+        return ImportProgress()
     status = session.ask(
         m.cluster_pb2.GetClusterStatusRequest(), m.cluster_pb2.ClusterStatus, "import jobs"
     )
-    progress = Progress.of(key_of(session, path, status.cluster_id, mode))
+    progress = bulk.kept(session, path, status.cluster_id, update=update)
     if restart:
         progress.forget()
-        progress = Progress.of(key_of(session, path, status.cluster_id, mode))
-    # The id has to be on disk before the first chunk leaves.
-    progress.save()
+        progress = bulk.kept(session, path, status.cluster_id, update=update)
     return progress
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..exits import reason_of, wrong_use
 from ..render.clean import echo
-from ..times import duration, timestamp
+from ..times import EPOCH, duration, timestamp
 from .job_options import CONDITIONS, FIELDS, SpecOption
 
 if TYPE_CHECKING:
@@ -184,22 +185,14 @@ def warn_of_shell(spec: job_pb2.JobSpec) -> None:
 
 
 def schedules(given: Mapping[str, Any]) -> list[schedule_pb2.Schedule]:
-    from ..messages import schedule_pb2
+    from ...sdk.schedules import after_end, cron, every, once
 
-    made = [
-        schedule_pb2.Schedule(cron=schedule_pb2.Cron(expression=text)) for text in given["cron"]
-    ]
-    made += [
-        schedule_pb2.Schedule(interval=schedule_pb2.Interval(every=duration(ms)))
-        for ms in given["every"]
-    ]
-    made += [
-        schedule_pb2.Schedule(once=schedule_pb2.Once(time=timestamp(ms))) for ms in given["at"]
-    ]
+    whens = [cron(text) for text in given["cron"]]
+    whens += [every(timedelta(milliseconds=ms)) for ms in given["every"]]
+    whens += [once(EPOCH + timedelta(milliseconds=ms)) for ms in given["at"]]
     if given["after_end"] is not None:
-        rest = schedule_pb2.AfterEnd(delay=duration(given["after_end"]))
-        made.append(schedule_pb2.Schedule(after_end=rest))
-    return made
+        whens.append(after_end(timedelta(milliseconds=given["after_end"])))
+    return [when.message for when in whens]
 
 
 def _upstream(text: str) -> job_pb2.Dependency:

@@ -11,7 +11,7 @@ import grpc
 import pytest
 import yaml
 
-from raftsched.client.cli.commands import bulk
+from raftsched.client.sdk import imports
 from raftsched.proto.v1 import job_pb2
 
 from ..stage import Stage, breaking_off
@@ -467,7 +467,7 @@ def test_an_import_prints_a_warning_of_each_kind(cli: Cli, tmp_path: Path) -> No
 def test_an_import_that_stopped_goes_on_from_there(
     cli: Cli, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "CHUNK_JOBS", 10)
+    monkeypatch.setattr(imports, "JOBS_MAX", 10)
     path = write(tmp_path, "a.jsonl", lines(45))
     node = stage.nodes[0]
 
@@ -502,18 +502,18 @@ def test_an_import_that_stopped_goes_on_from_there(
 def test_an_interrupted_import_says_how_to_go_on(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "CHUNK_JOBS", 10)
+    monkeypatch.setattr(imports, "JOBS_MAX", 10)
     path = write(tmp_path, "a.jsonl", lines(25))
-    step = bulk.Progress.step
+    took = imports.ImportProgress.took
 
-    def interrupted(progress: bulk.Progress, count: int) -> None:
-        step(progress, count)
+    def interrupted(progress: imports.ImportProgress, answer: job_pb2.ImportJobsResponse) -> None:
+        took(progress, answer)
         if progress.done == 20:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bulk.Progress, "step", interrupted)
+    monkeypatch.setattr(imports.ImportProgress, "took", interrupted)
     stopped = cli("job", "import", path)
-    monkeypatch.setattr(bulk.Progress, "step", step)
+    monkeypatch.setattr(imports.ImportProgress, "took", took)
     resumed = cli.ok("job", "import", path)
 
     assert stopped.exit_code == 130
