@@ -104,7 +104,7 @@ def period(message: Message, from_ms: int, end_ms: int) -> list[Fault]:
 def enum(field: str, message: Message, name: str) -> list[Fault]:
     number = getattr(message, name)
     if not number:
-        # What was left unset is known, and looking that up costs more than the rest of many a check.
+        # What was left unset is known, and looking it up is the dearest part of many a check.
         return []
     kind = message.DESCRIPTOR.fields_by_name[name].enum_type
     assert kind is not None, f"{name} is no enum"
