@@ -56,7 +56,7 @@ PAGES = {
     "audit": "/settings/audit",
 }  # fmt: skip
 # What an open overview asks: each how often, in seconds.
-STATUS_S, FIGURES_S, TROUBLES_S, FORECAST_S, WHO_S = 2.0, 2.0, 20.0, 300.0, 60.0
+STATUS_S, FIGURES_S, TROUBLES_S, FORECAST_S, WHO_S = 2.0, 2.0, 20.0, 60.0, 60.0
 STALE = {"namespace": "default", "read.consistency": "CONSISTENCY_STALE"}
 STEP_S = 10
 
@@ -238,7 +238,7 @@ async def watch(port: int) -> None:
     await asyncio.gather(
         asks(port, STATUS_S, lambda: ["/v1/cluster"]), asks(port, FIGURES_S, figures_path()),
         asks(port, TROUBLES_S, troubles_paths), asks(port, WHO_S, lambda: ["/v1/whoami"]),
-        asks(port, FORECAST_S, lambda: ["/v1/forecast?namespace=default&ahead=3600s"]),
+        asks(port, FORECAST_S, lambda: ["/v1/forecast?namespace=default&ahead=3600s&maxAge=600s"]),
     )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from google.protobuf.message import Message
+
+from ...proto.v1 import job_pb2
 from ..node import refusals
 from ..node.limits import CallerLimits
 
@@ -19,11 +22,19 @@ STRANGERS = 8
 # Reads that compute for long on a thread, which shares the interpreter with the loop.
 COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
 COSTLY_MAX, COSTLY_BY_CALLER = 2, 1
+
 # There must be room for the largest answer before a call is looked at.
 ANSWER_MAX = 8 << 20
 # What a call holds beside its answer until the caller has taken that. The answer is held twice: as
 # bytes of ours, and as gRPC copies them.
 ANSWERED_BYTES = 8 << 10
+
+
+def is_costly(name: str, request: Message) -> bool:
+    """Whether a call computes for long. A forecast for which an older count will do does not."""
+    return name in COSTLY and not (
+        isinstance(request, job_pb2.ForecastFiringsRequest) and request.HasField("max_age")
+    )
 
 
 class CallerShare:

@@ -26,7 +26,7 @@ from ..node import refusals
 from ..node.backoff import backoff
 from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
-from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, COSTLY, MESSAGE_MAX, CallerShares
+from .caller_limits import ANSWER_MAX, ANSWERED_BYTES, MESSAGE_MAX, CallerShares, is_costly
 from .forward import FORWARDED, ForwardedAnswer, ForwardPeers
 from .leadership import Leadership
 from .node_port import NodePort, StateAnswer
@@ -246,7 +246,7 @@ class Calls:
         self, call: Call, request: Message, options: common_pb2.ReadOptions | None
     ) -> StateAnswer:
         finish = hide if call.hides else as_it_is
-        if call.method.name not in COSTLY:
+        if not is_costly(call.method.name, request):
             return await self.node.read(request, options, call.timeout(), call.caller, finish)
         # It does not stand in the way of its caller's other reads.
         caller = f"{call.caller} {call.method.name}"

@@ -153,6 +153,7 @@ class Node:
         self.turns.stop()
         self.steps.stop()
         self._zones.stop()
+        self._reads.stop()
         if self._time_driver is not None:
             self._time_driver.stop()
         self._handover.stop()

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
-from ...proto.v1 import common_pb2
+from ...proto.v1 import common_pb2, job_pb2
+from ...statemachine.core.instants import to_ms
 from ...statemachine.core.rejection import Refused, Rejection
 from ...statemachine.core.store import Reading
 from ...statemachine.machine import Prepared
 from ...statemachine.model.record import MetaRecord
 from ...statemachine.model.view import View
+from ...statemachine.model.workers import Workers
 from ...statemachine.piecewise import FATAL, Failure, failed
-from ...statemachine.reads import reads
+from ...statemachine.reads import forecast, reads
 from ..raft import faults
 from ..raft.driver import Driver
 from . import refusals
 from .clock import SteadyClock
+from .forecasts import Forecasts
 from .leader_loop import Leader
 from .readers import Readers
 from .virtual_clock import VirtualClock
@@ -56,6 +59,7 @@ class NodeReads:
         self._driver, self._leader, self._clock = driver, leader, clock
         self._readers, self._whereabouts = readers, whereabouts
         self._replica, self._name = leader.applied, leader.name
+        self._forecasts = Forecasts(readers, self.snapshot)
         self._moved = asyncio.Event()
         self._replica.on_change(self._applied)
 
@@ -108,7 +112,10 @@ class NodeReads:
     async def _read(self, body: Message, caller: str, finish: Finish, *, stale: bool) -> ReadAnswer:
         steps = self._leader.steps
         try:
-            if isinstance(body, reads.OF_FEW_RECORDS):
+            found: ReadAnswer | Rejection
+            if isinstance(body, job_pb2.ForecastFiringsRequest) and body.HasField("max_age"):
+                found = await self._forecast(body, finish, stale=stale)
+            elif isinstance(body, reads.OF_FEW_RECORDS):
                 began = steps.seconds()
                 found = self._reading(body, finish, self._replica.store, stale=stale)()
                 steps.end("read", began, body)
@@ -127,6 +134,31 @@ class NodeReads:
             raise Refused(found)
         return found
 
+    async def _forecast(
+        self, body: job_pb2.ForecastFiringsRequest, finish: Finish, *, stale: bool
+    ) -> ReadAnswer:
+        """A count that is kept, against what the workers can do now: some minutes are added up."""
+        view = View(self._replica.store, self._now_ms())
+        number, ahead_ms = forecast.asked(view, body)
+        found = await self._forecasts.get(number, view.now_ms, ahead_ms, to_ms(body.max_age))
+        age_ms = int(self._age_s() * 1000) if stale else 0
+        view, revision = View(self._replica.store, self._now_ms()), self._replica.meta.revision
+        reply = forecast.shown(view, body, self._workers(body), found)
+        finish(reply)
+        return ReadAnswer(reply, revision, age_ms)
+
+    def _now_ms(self) -> int:
+        return max(self._clock.now_ms(), self._replica.meta.now_ms)
+
+    def _workers(self, body: Message) -> Workers:
+        """Those that a read asks for; the leader alone knows them."""
+        wanted = self._leader.leading and isinstance(body, reads.OF_WORKERS)
+        return self._leader.sessions.workers() if wanted else []
+
+    def stop(self) -> None:
+        """What nobody waits for ends soon."""
+        self._forecasts.stop()
+
     def snapshot(self) -> Reading:
         """The state as it is now, for a thread, which stands back for the loop."""
         return self._readers.paced(self._replica.store.snapshot())
@@ -136,10 +168,7 @@ class NodeReads:
     ) -> Callable[[], ReadAnswer | Rejection]:
         """What is to be done to answer a read from the state as it is now."""
         age_ms = int(self._age_s() * 1000) if stale else 0
-        meta = self._replica.meta
-        now_ms = max(self._clock.now_ms(), meta.now_ms)
-        wanted = self._leader.leading and isinstance(body, reads.OF_WORKERS)
-        workers = self._leader.sessions.workers() if wanted else []
+        meta, now_ms, workers = self._replica.meta, self._now_ms(), self._workers(body)
 
         def answer() -> ReadAnswer | Rejection:
             reply = reads.read(View(reading, now_ms), body, workers)

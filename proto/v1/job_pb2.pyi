@@ -3044,6 +3044,7 @@ class ForecastFiringsRequest(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     AHEAD_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
+    MAX_AGE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     @_builtins.property
@@ -3054,16 +3055,25 @@ class ForecastFiringsRequest(_message.Message):
     def read(self) -> _common_pb2.ReadOptions:
         """How fresh."""
 
+    @_builtins.property
+    def max_age(self) -> _duration_pb2.Duration:
+        """A count that is so old will do, at most 10 min, and is kept for that: what many people look at
+        is counted once in a while, and not for each of them. Nobody waits for a count then: while it
+        goes on, the answer has what was counted so far; see `complete_time`. Unset: it is counted for
+        this call, and waited for.
+        """
+
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         ahead: _duration_pb2.Duration | None = ...,
         read: _common_pb2.ReadOptions | None = ...,
+        max_age: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "read", b"read"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "max_age", b"max_age", "read", b"read"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "namespace", b"namespace", "read", b"read"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "max_age", b"max_age", "namespace", b"namespace", "read", b"read"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3221,8 +3231,10 @@ class ForecastFiringsResponse(_message.Message):
     PARTIAL_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
+    COUNTED_TIME_FIELD_NUMBER: _builtins.int
+    COMPLETE_TIME_FIELD_NUMBER: _builtins.int
     partial: _builtins.bool
-    """More jobs exist than were looked at."""
+    """Not all was counted, since it was too much or the count goes on: see `complete_time`."""
     slots: _builtins.int
     """Slots of all workers that are there now."""
     capacity: _builtins.int
@@ -3231,6 +3243,14 @@ class ForecastFiringsResponse(_message.Message):
     def minutes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastMinute]:
         """One for each minute, in order."""
 
+    @_builtins.property
+    def counted_time(self) -> _timestamp_pb2.Timestamp:
+        """When the firings were counted."""
+
+    @_builtins.property
+    def complete_time(self) -> _timestamp_pb2.Timestamp:
+        """Before this instant all firings are counted; of those from it on some may be missing."""
+
     def __init__(
         self,
         *,
@@ -3238,10 +3258,12 @@ class ForecastFiringsResponse(_message.Message):
         partial: _builtins.bool = ...,
         slots: _builtins.int = ...,
         capacity: _builtins.int = ...,
+        counted_time: _timestamp_pb2.Timestamp | None = ...,
+        complete_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["complete_time", b"complete_time", "counted_time", b"counted_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "complete_time", b"complete_time", "counted_time", b"counted_time", "minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

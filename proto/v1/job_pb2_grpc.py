@@ -401,8 +401,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForecastFirings(self, request, context):
-        """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
-        jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
+        """Firings per minute of the coming hours, over the jobs of a namespace: at most 1,000,000 firings
+        are counted. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

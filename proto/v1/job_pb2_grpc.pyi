@@ -178,8 +178,8 @@ class JobServiceStub:
     FIELD_INVALID, LIMIT_EXCEEDED.
     """
     ForecastFirings: _grpc.UnaryUnaryMultiCallable[_job_pb2.ForecastFiringsRequest, _job_pb2.ForecastFiringsResponse]
-    """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
-    jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
+    """Firings per minute of the coming hours, over the jobs of a namespace: at most 1,000,000 firings
+    are counted. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
     """
 
 @_typing.type_check_only
@@ -330,8 +330,8 @@ class JobServiceAsyncStub(JobServiceStub):
     FIELD_INVALID, LIMIT_EXCEEDED.
     """
     ForecastFirings: _aio.UnaryUnaryMultiCallable[_job_pb2.ForecastFiringsRequest, _job_pb2.ForecastFiringsResponse]  # type: ignore[assignment]
-    """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
-    jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
+    """Firings per minute of the coming hours, over the jobs of a namespace: at most 1,000,000 firings
+    are counted. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -623,8 +623,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ForecastFiringsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ForecastFiringsResponse, _abc.Awaitable[_job_pb2.ForecastFiringsResponse]]:
-        """Firings per minute of the coming hours, over the jobs of a namespace, from at most 100,000
-        jobs. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
+        """Firings per minute of the coming hours, over the jobs of a namespace: at most 1,000,000 firings
+        are counted. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,7 +12,7 @@ from ..core.filters import INSTANT, NUMBER, TEXT, Field, Fields, Filter, Value, 
 from ..model import answers, carried, keys
 from ..model.entities import Job, Run
 from ..model.phases import LEASED
-from ..model.record import LaneRecord
+from ..model.record import LaneRecord, StateRecord
 from ..model.view import View
 from ..runs import lanes
 
@@ -47,7 +47,7 @@ JOBS: dict[str, JobField] = {
     "name": (TEXT, lambda seen: seen.job.definition.name),
     "state": (
         words(job_pb2.JobStatus.State.keys(), "STATE_"),
-        lambda seen: _word(job_pb2.JobStatus.State.Name(seen.job.state.state), "STATE_"),
+        lambda seen: STATE_FIELDS["state"](seen.job.state),
     ),
     "queue": (TEXT, lambda seen: seen.spec.queue or "default"),
     "owner": (TEXT, lambda seen: seen.spec.owner),
@@ -57,13 +57,16 @@ JOBS: dict[str, JobField] = {
     "handler": (TEXT, lambda seen: lanes.handler_of(seen.job.definition.template.spec.action)),
     "calendar": (TEXT, lambda seen: tuple(seen.job.definition.template.calendars)),
     "on_failure": (TEXT, lambda seen: seen.job.definition.template.on_failure),
-    "last_state": (
-        RUN_STATE,
-        lambda seen: _state(seen.job.state.last_state) if seen.job.state.last_state else "",
-    ),
+    "last_state": (RUN_STATE, lambda seen: STATE_FIELDS["last_state"](seen.job.state)),
     "create_time": (INSTANT, lambda seen: seen.job.definition.created_at_ms or ""),
     "update_time": (INSTANT, lambda seen: seen.job.definition.updated_at_ms or ""),
-    "next_time": (INSTANT, lambda seen: seen.job.state.next_due_at_ms or ""),
+    "next_time": (INSTANT, lambda seen: STATE_FIELDS["next_time"](seen.job.state)),
+}
+# Those of them that say where a job stands.
+STATE_FIELDS: dict[str, Callable[[StateRecord], Value]] = {
+    "state": lambda state: _word(job_pb2.JobStatus.State.Name(state.state), "STATE_"),
+    "last_state": lambda state: _state(state.last_state) if state.last_state else "",
+    "next_time": lambda state: state.next_due_at_ms or "",
 }
 
 
@@ -151,6 +154,20 @@ def of_job(job: Job) -> ValueOf:
         return JOBS[field][1](seen)
 
     return value_of
+
+
+def fitting_job(view: View, wanted: Filter, jid: int, name: str | None = None) -> Job | None:
+    """A job if it fits. Most do not, and that shows by the name, where it is at hand, or by where
+    the job stands: what it does takes many times as long to read."""
+    if name is not None and "name" in wanted.names and wanted.judge({"name": name}.get) is False:
+        return None
+    if named := wanted.names & STATE_FIELDS.keys():
+        state = view.need(keys.state(jid), StateRecord)
+        known = {field: STATE_FIELDS[field](state) for field in named}
+        if wanted.judge(known.get) is False:
+            return None
+    job = view.job(jid)
+    return job if wanted.fits(of_job(job)) else None
 
 
 def of_run(view: View, run: Run) -> ValueOf:

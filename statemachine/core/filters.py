@@ -36,6 +36,8 @@ _ORDER: Final = {"<": lt, ">": gt, "<=": le, ">=": ge}
 # that is not there is "".
 Value = str | int | Collection[str]
 ValueOf = Callable[[str], Value]
+# The same where only some fields are at hand; None: this one is not.
+Known = Callable[[str], Value | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ class Filter:
     def fits(self, value_of: ValueOf) -> bool:
         return _fits(self.tree, value_of)
 
+    def judge(self, known: Known) -> bool | None:
+        """Whether something fits of which some fields are known; None: that is up to others."""
+        return _judge(self.tree, known)
+
     def needed(self) -> Iterator[Term]:
         """Conditions that must hold whatever else does."""
         todo = [self.tree]
@@ -114,7 +120,7 @@ class Filter:
 
     def possible(self, field: str, values: Collection[str]) -> frozenset[str]:
         """Those of the values that a field may have in what fits."""
-        return frozenset(one for one in values if _may_fit(self.tree, field, one) is not False)
+        return frozenset(one for one in values if self.judge({field: one}.get) is not False)
 
     def span(self, field: str, low: int, high: int) -> tuple[int, int]:
         """The first instant that a field may have in what fits, and the last, within bounds."""
@@ -294,17 +300,17 @@ def _fits(tree: Tree, value_of: ValueOf) -> bool:
             return any(_fits(part, value_of) for part in tree.parts)
 
 
-def _may_fit(tree: Tree, field: str, value: str) -> bool | None:
-    """Whether something with this value in a field fits; None: that is up to other fields."""
+def _judge(tree: Tree, known: Known) -> bool | None:
     match tree:
         case Term():
-            return _matches(tree, value) if tree.field == field else None
+            value = known(tree.field)
+            return None if value is None else _matches(tree, value)
         case Not():
-            found = _may_fit(tree.part, field, value)
+            found = _judge(tree.part, known)
             return None if found is None else not found
         case _:
             enough = isinstance(tree, Any)
-            verdicts = {_may_fit(part, field, value) for part in tree.parts}
+            verdicts = {_judge(part, known) for part in tree.parts}
             if enough in verdicts:
                 return enough
             return None if None in verdicts else not enough

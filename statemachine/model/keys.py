@@ -464,6 +464,11 @@ def job_name(number: int, name: str) -> bytes:
     return _NS.pack(NAME, number) + name.encode()
 
 
+def name_at(key: bytes) -> str:
+    """The name of a job in the key of `job_name`."""
+    return key[_NS.size :].decode()
+
+
 def in_namespace(table: bytes, number: int) -> bytes:
     return _NS.pack(table, number)
 

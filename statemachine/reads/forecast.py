@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import islice
-
 from ...proto.v1 import job_pb2, schedule_pb2
 from ..calls.jobs import find
 from ..core import limits
@@ -13,26 +10,25 @@ from ..core.rejection import Fault, Refused
 from ..firing import bring_back
 from ..flows import graph
 from ..model import keys, validate
-from ..model.difference import record
-from ..model.entities import job_with
-from ..model.record import JobRecord, StateRecord, UsageRecord
+from ..model.record import JobRecord, UsageRecord
 from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import next_time, upcoming
 from ..runs import slots
 from ..schedule import describe
 from ..schedule.compiler import compile_plan
-from ..schedule.plan import Plan, count_scheduled, due, excluded, scheduled_times
+from ..schedule.plan import Plan, count_scheduled
 from ..schedule.preview import PREVIEW_MAX, PreviewedTime, preview
 from ..tenants import namespaces
+from .firings_ahead import FiringsAhead
 
 Preview = job_pb2.PreviewScheduleRequest
 Edit = schedule_pb2.OccurrenceEdit
+Forecast = job_pb2.ForecastFiringsRequest
 PREVIEW_DEFAULT = 5
-FORECAST_JOBS = 100_000
+# How old a count may be that a forecast is made of, if whoever asks says that this will do.
+MAX_AGE_MS = 10 * limits.MINUTE_MS
 HALTED = {next_time.PAUSED: ("paused", "resumed"), next_time.BROKEN: ("BROKEN", "repaired")}
-# Firings that one forecast counts, so that many jobs of each second cost no more than this.
-FORECAST_FIRINGS = 1_000_000
 
 
 def preview_schedule(
@@ -133,76 +129,43 @@ def _shown(
     return answer
 
 
-def forecast(
-    view: View, request: job_pb2.ForecastFiringsRequest, workers: Workers
-) -> job_pb2.ForecastFiringsResponse:
+def forecast(view: View, request: Forecast, workers: Workers) -> job_pb2.ForecastFiringsResponse:
     """Firings of the coming minutes, and how many of each come within one second."""
+    number, ahead_ms = asked(view, request)
+    found = FiringsAhead(number, view.now_ms, view.now_ms + ahead_ms)
+    found.count(view)
+    return shown(view, request, workers, found)
+
+
+def asked(view: View, request: Forecast) -> tuple[int, int]:
+    """The number of the namespace that a forecast is asked for, and how far ahead. Raises Refused
+    if there is none."""
     namespace = namespaces.need(view, request.namespace)
     faults = validate.span("ahead", request, "ahead", 0, limits.DAY_MS)
+    faults += validate.span("max_age", request, "max_age", 0, MAX_AGE_MS)
     if faults:
         raise Refused.of(faults)
-    first_ms = view.now_ms // limits.MINUTE_MS * limits.MINUTE_MS
-    ahead_ms = (to_ms(request.ahead) if request.HasField("ahead") else 0) or limits.HOUR_MS
+    ahead_ms = to_ms(request.ahead) if request.HasField("ahead") else 0
+    return namespace.number, ahead_ms or limits.HOUR_MS
+
+
+def shown(
+    view: View, request: Forecast, workers: Workers, found: FiringsAhead
+) -> job_pb2.ForecastFiringsResponse:
+    """What was counted, now or a while ago, against what the workers can do now."""
+    number, ahead_ms = asked(view, request)
     end_ms = view.now_ms + ahead_ms
-    seconds, partial = _count(view, namespace.number, end_ms)
-    answer = job_pb2.ForecastFiringsResponse(partial=partial)
-    for minute_ms in range(first_ms, end_ms, limits.MINUTE_MS):
-        begin = minute_ms // limits.SECOND_MS
-        counts = [seconds[second] for second in range(begin, begin + 60)]
-        minute = answer.minutes.add(firings=sum(counts), peak=max(counts))
+    answer = job_pb2.ForecastFiringsResponse(partial=found.whole_ms < min(end_ms, found.end_ms))
+    set_ms(answer.counted_time, found.now_ms)
+    set_ms(answer.complete_time, min(end_ms, found.whole_ms))
+    first_ms = view.now_ms // limits.MINUTE_MS * limits.MINUTE_MS
+    for minute_ms, firings, peak in found.minutes(first_ms, end_ms):
+        minute = answer.minutes.add(firings=firings, peak=peak)
         set_ms(minute.start_time, minute_ms)
-    name = namespace.settings.name
+    name = namespaces.need(view, request.namespace).settings.name
     answer.slots = sum(worker.slots for worker in workers if name in worker.offer.namespaces)
-    usage = view.get(keys.usage(namespace.number), UsageRecord)
+    usage = view.get(keys.usage(number), UsageRecord)
     if usage is not None:
         ended, took_ms = slots.mean_times(usage, view.now_ms)
         answer.capacity = answer.slots * limits.MINUTE_MS * ended // took_ms if ended else 0
     return answer
-
-
-def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
-    seconds: Counter[int] = Counter()
-    left = FORECAST_FIRINGS
-    prefix = keys.in_namespace(keys.NAME, number)
-    names = view.stored.scan(prefix, keys.after(prefix))
-    for _, value in islice(names, FORECAST_JOBS):
-        jid = int.from_bytes(value, "big")
-        state = record(view.stored, keys.state(jid), StateRecord)
-        if state is None or state.state != next_time.ACTIVE:
-            continue
-        try:
-            dues = _dues(view, jid, state, end_ms, left)
-        except next_time.UnreadableSchedule:
-            # When it is due nobody can say here; its status says so.
-            continue
-        for due_ms in dues:
-            # What is overdue fires now.
-            seconds[max(due_ms, view.now_ms) // limits.SECOND_MS] += 1
-            left -= 1
-        if left <= 0:
-            return seconds, True
-    return seconds, next(names, None) is not None
-
-
-def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> list[int]:
-    """When a job will be due, as far as can be known, before an instant."""
-    edits = state.edits
-    edited = {edit.scheduled_at_ms for edit in edits}
-    dues = [at for at in (next_time.edit_due(edit) for edit in edits) if 0 < at < end_ms]
-    if not 0 < state.next_due_at_ms < end_ms:
-        return dues[:most]
-    definition = record(view.stored, keys.job(jid), JobRecord)
-    assert definition is not None, f"the state of job {jid} is there, but not the job"
-    job = job_with(jid, definition, state)
-    plan = next_time.plan_of(view, job)
-    if plan.rests and not plan.repeats and not plan.onces:
-        # What comes behind the next one follows from an end that nobody knows.
-        return [*dues, state.next_due_at_ms][:most]
-    shift_ms = due(plan, 0)
-    most_runs = definition.template.max_runs
-    if most_runs:
-        most = min(most, max(0, most_runs - state.fired))
-    times = scheduled_times(plan, state.next_scheduled_at_ms, end_ms - shift_ms, most).times
-    apart = edited | upcoming.ran_before(view, job)
-    dues += [at + shift_ms for at in times if at not in apart and excluded(plan, at) is None]
-    return dues[:most]

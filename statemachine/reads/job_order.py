@@ -45,6 +45,10 @@ class Order(NamedTuple):
             (key, int.from_bytes(value if by_name else key[-8:], "big")) for key, value in entries
         )
 
+    def name_at(self, place: bytes) -> str | None:
+        """The name of the job at a place, where that says so."""
+        return keys.name_at(place) if self.name.startswith("name") else None
+
     def _by_next_time(self, view: View, number: int, after: bytes) -> Iterator[PlacedJob]:
         first, end = keys.state(keys.jid_of(number, 0)), keys.state(keys.jid_of(number + 1, 0))
         placed = (

@@ -66,8 +66,8 @@ def list_jobs(
     paging = pages.read("jobs", number, scope, request.page_size, request.page_token)
 
     def show(found: job_order.PlacedJob) -> job_pb2.Job | None:
-        job = view.job(found[1])
-        if not wanted.fits(filtered.of_job(job)):
+        job = filtered.fitting_job(view, wanted, found[1], order.name_at(found[0]))
+        if job is None:
             return None
         answer = answers.job(job)
         _complete(view, job, answer.status)
@@ -88,7 +88,8 @@ def _count(view: View, number: int, wanted: filters.Filter) -> tuple[int, bool]:
     found = view.stored.scan(*filtered.name_range(wanted, number))
 
     def fits(entry: tuple[bytes, bytes]) -> bool:
-        return wanted.fits(filtered.of_job(view.job(int.from_bytes(entry[1], "big"))))
+        key, jid = entry[0], int.from_bytes(entry[1], "big")
+        return filtered.fitting_job(view, wanted, jid, keys.name_at(key)) is not None
 
     return pages.count(found, fits, wanted.terms)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, cluster_pb2, job_pb2, schedule_pb2
 from raftsched.statemachine.calls import job_warnings
+from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.instants import duration, timestamp, to_ms
 from raftsched.statemachine.core.rejection import Reason
+from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.request import Offer, SetAside, SetTime
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.model.workers import Worker
-from raftsched.statemachine.reads import forecast as forecasts
+from raftsched.statemachine.reads import firings_ahead
+from raftsched.statemachine.reads.firings_ahead import FiringsAhead
 
 from .asking import ask, refuse
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
@@ -248,16 +254,72 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
     machine.create("a", cron="* * * * *")
     machine.create("b", cron="* * * * *")
 
-    monkeypatch.setattr(forecasts, "FORECAST_JOBS", 1)
-    few_jobs = forecast(machine)
-    monkeypatch.setattr(forecasts, "FORECAST_JOBS", 10)
-    monkeypatch.setattr(forecasts, "FORECAST_FIRINGS", 70)
-    few_firings = forecast(machine)
+    monkeypatch.setattr(firings_ahead, "FIRINGS_MAX", 70)
+    few = forecast(machine)
+    monkeypatch.setattr(firings_ahead, "FEW_JOBS", 0)
+    by_timer = forecast(machine)
+    monkeypatch.setattr(firings_ahead, "FIRINGS_MAX", 118)
+    whole = forecast(machine)
 
-    assert few_jobs.partial
-    assert sum(minute.firings for minute in few_jobs.minutes) == 59
-    assert few_firings.partial
-    assert sum(minute.firings for minute in few_firings.minutes) == 70
+    for answer in (few, by_timer):
+        assert answer.partial
+        assert sum(minute.firings for minute in answer.minutes) == 70
+        assert to_ms(answer.complete_time) < machine.now_ms + 2 * MINUTE_MS
+    assert not whole.partial
+    assert to_ms(whole.complete_time) == machine.now_ms + HOUR_MS
+    assert to_ms(whole.counted_time) == machine.now_ms
+
+
+def busy(machine: Machine, dice: random.Random) -> None:
+    """Jobs of every kind, some of them late, paused, changed by hand or left out by a calendar."""
+    timing = off(machine)
+    for number in range(40):
+        name = f"j{number}"
+        given: Any = dice.choice([
+            {"cron": f"{dice.randrange(60)} * * * *"},
+            {"cron": f"*/{dice.randrange(2, 9)} * * * *"},
+            {"once": machine.now_ms + dice.randrange(2 * HOUR_MS)},
+            {"every_ms": dice.randrange(1, 90) * MINUTE_MS}, {"after_end_ms": MINUTE_MS},
+            {"cron": "@daily"}, {"once": instant("2026-01-02T00:10")},
+        ])  # fmt: skip
+        machine.create(name, overlap=ALLOW, timing=dice.choice([None, timing]), **given)
+        what = dice.randrange(8)
+        if what == 0:
+            machine.do(job_pb2.PauseJobRequest(job=name))
+        elif what == 1:
+            at = timestamp(machine.now_ms + dice.randrange(1, 60) * MINUTE_MS)
+            edit = Edit(scheduled_time=at, kind=Edit.KIND_ADD)
+            machine.do(job_pb2.EditOccurrenceRequest(job=name, edit=edit))
+        if dice.random() < 0.2:
+            machine.advance(dice.randrange(3 * MINUTE_MS))
+            if dice.random() < 0.5:
+                machine.fire()
+
+
+@pytest.mark.parametrize("begin", ["2026-01-01T00:00", "2026-01-01T23:20"])
+def test_jobs_are_counted_by_their_timers_as_one_by_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, begin: str
+) -> None:
+    seed = random.randrange(1 << 32)
+    machine.at(begin)
+    busy(machine, random.Random(seed))
+    one_by_one = forecast(machine)
+
+    monkeypatch.setattr(firings_ahead, "FEW_JOBS", 0)
+    monkeypatch.setattr(firings_ahead, "TOGETHER", 3)
+    assert forecast(machine) == one_by_one, f"seed {seed}"
+
+    # Whenever it is looked at before it has ended, all before an instant is there.
+    for steps in range(12):
+        end_ms = machine.now_ms + HOUR_MS
+        number = keys.namespace_of(machine.jid("j0"))
+        part = FiringsAhead(number, machine.now_ms, end_ms)
+        part.count(View(machine.store.snapshot(), machine.now_ms), Steps(steps))
+        counted = part.minutes(machine.now_ms, part.whole_ms // MINUTE_MS * MINUTE_MS)
+        sure = [firings for _, firings, _ in counted]
+        assert sure == [minute.firings for minute in one_by_one.minutes][: len(sure)], (
+            f"seed {seed}"
+        )
 
 
 def test_a_job_that_is_due_with_many_has_a_warning(

@@ -302,12 +302,18 @@ class AsyncJobs(AsyncJobsByHand):
         return await self._send(request, job_pb2.GetOutcomesResponse, options)
 
     async def forecast(
-        self, ahead: Length | None = None, **options: Unpack[ReadOptions]
+        self,
+        ahead: Length | None = None,
+        *,
+        max_age: Length | None = None,
+        **options: Unpack[ReadOptions],
     ) -> job_pb2.ForecastFiringsResponse:
-        """Firings per minute of the coming hours, over the jobs of a namespace, from at most
-        100,000 jobs.
+        """Firings per minute of the coming hours, over the jobs of a namespace: at most 1,000,000
+        firings are counted.
 
         print(max(minute.firings for minute in (await client.jobs.forecast()).minutes))
         """
-        request = made(job_pb2.ForecastFiringsRequest, ahead=duration(ahead))
+        request = made(
+            job_pb2.ForecastFiringsRequest, ahead=duration(ahead), max_age=duration(max_age)
+        )
         return await self._send(request, job_pb2.ForecastFiringsResponse, options)

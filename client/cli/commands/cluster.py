@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from ..messages import cluster_pb2
 
 INDENT = 10  # Behind the labels of a summary.
+ELECTIONS_SHOWN = 20
+# By Election.Reason: why another one leads.
+WHY = {
+    1: ", as {before} handed over", 2: ", as the connection to {before} was lost",
+    3: ", as {before} was silent",
+}  # fmt: skip
 VERIFY_WAIT_MS = 1_000  # Between two words of how far a check is.
 
 
@@ -85,6 +91,17 @@ def _strain(session: Invocation, seen: cluster_pb2.ClusterStatus) -> Iterator[st
             yield from (f"{'':{INDENT}}{step}" for step in steps(seen, formats))
 
 
+def _elections(session: Invocation, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
+    """Who came to lead within the last day: the last of them; more by -o wide."""
+    found = seen.elections[: ELECTIONS_SHOWN if session.out.format == "wide" else 1]
+    for place, one in enumerate(found):
+        count = f"{many(len(seen.elections), 'election')} within a day; " if not place else ""
+        why = WHY.get(one.reason, "").format(before=one.before or "the leader before")
+        at = session.out.formats.time(one.time)
+        label = "" if place else "Elections"
+        yield f"{label:<{INDENT}}{count}{at} {one.leader} in term {one.term}{why}"
+
+
 def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
     formats = session.out.formats
     since = f" since {formats.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
@@ -94,6 +111,7 @@ def summary(session: Invocation, seen: cluster_pb2.ClusterStatus) -> list[str]:
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
         f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
         f"Quorum    {'yes' if seen.quorum else 'NO'}; {may_fail}",
+        *_elections(session, seen),
         *_strain(session, seen),
         f"Load      {many(seen.jobs, 'job')}, {many(seen.live_runs, 'run')} under way, "
         f"{many(seen.workers, 'worker')}" + (f", backlog {seen.backlog:,}" if seen.backlog else ""),

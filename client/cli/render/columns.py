@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..times import now_ms, rough_text
+from . import node_cells
 from .formats import (
     Cell,
     Column,
@@ -90,17 +91,6 @@ def _queue_age(queue: Any) -> str:
     if not queue.HasField("oldest_ready_time"):
         return ""
     return rough_text(now_ms() - queue.oldest_ready_time.ToMilliseconds())
-
-
-def _node_state(node: Any) -> str:
-    if not node.reachable:
-        return "unreachable"
-    return "serving" if node.serving else "not serving"
-
-
-def _skew(node: Any) -> str:
-    ms = node.clock_skew.ToMilliseconds()
-    return f"{'-' if ms < 0 else '+'}{abs(ms)}ms" if node.HasField("clock_skew") else ""
 
 
 def _stretch(entry: Any, formats: ValueFormats) -> Cell:
@@ -270,11 +260,13 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "Node": (
         text("NODE", "name"),
         Column("ROLE", lambda node, _: state(enum_word(node, "role") if node.reachable else "")),
-        Column("STATE", lambda node, _: state(_node_state(node))),
+        Column("STATE", lambda node, _: state(node_cells.condition(node))),
         text("ADDRESS", "client_address"),
         # Of a node that does not answer nobody knows it.
         made("APPLIED", lambda node: str(node.applied_index) if node.reachable else ""),
-        made("CLOCK", _skew),
+        made("CLOCK", node_cells.skew),
+        Column("SYNC", node_cells.slowest_sync),
+        Column("CERTIFICATE", node_cells.certificate),
         text("VERSION", "version"),
         text("PEER", "peer_address", wide=True),
         count("MATCH", "match_index", wide=True),

@@ -22,7 +22,7 @@ LONG_WIDTH = 24
 # Columns that a narrow terminal does without, the first one first; `-o wide` shows them all.
 GIVE_WAY = (
     "WAITING", "RUNNING", "CLOCK", "LAST", "ZONE", "VERSION", "HOLD", "CONCURRENCY", "RATE",
-    "ATTEMPT",
+    "ATTEMPT", "CERTIFICATE", "SYNC",
 )  # fmt: skip
 # How far columns are cut, one turn after the other: texts, the first column, and so on.
 LEAST_WIDTHS = (14, 24, 8, 11, 8)

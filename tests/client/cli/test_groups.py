@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
+from raftsched.client.cli.times import now_ms
 from raftsched.proto.v1 import access_pb2, cluster_pb2, identity_pb2, options_pb2, worker_pb2
 
 from ...statemachine.driver import Machine
@@ -292,6 +296,50 @@ def test_a_person_gets_a_summary_above_it(cli: Cli, stage: Stage) -> None:
     assert "Leader    node-1, term 7" in said
     assert "Quorum    yes; can lose 1 node" in said
     assert "12,345 jobs" in said
+
+
+def test_the_status_shows_elections_disks_and_certificates(cli: Cli, stage: Stage) -> None:
+    whole = status(quorum=True)
+    end = (now_ms() // 1_000 + 10 * 86_400 + 3_600) * 1_000
+    for node, sync_ms, certificate_ms in zip(
+        whole.nodes, (4.25, 212.0, 0.0), (end, 0, None), strict=True
+    ):
+        if sync_ms:
+            node.slowest_sync.FromMicroseconds(round(1_000 * sync_ms))
+        if certificate_ms is not None:
+            node.certificate_end_time.FromMilliseconds(certificate_ms)
+    for term, (leader, before, reason) in {
+        7: ("node-1", "node-2", "REASON_CONNECTION_LOST"), 6: ("node-2", "node-1", "REASON_SILENT"),
+        5: ("node-1", "node-3", "REASON_HANDED_OVER"), 4: ("node-3", "", "REASON_UNSPECIFIED"),
+    }.items():  # fmt: skip
+        whole.elections.add(
+            term=term, leader=leader, before=before, time=Timestamp(seconds=1_800_000_000),
+            reason=cluster_pb2.Election.Reason.Value(reason),
+        )  # fmt: skip
+
+    def seen(*options: str) -> str:
+        stage.nodes[0].faults.append(saying(whole))
+        return cli.ok("cluster", "status", "--time", "utc", *options).stdout
+
+    rows = [line.split("\t") for line in seen().splitlines()]
+    assert rows[0][6:8] == ["SYNC", "CERTIFICATE"]
+    assert [row[6] for row in rows[1:]] == ["4.2ms", "212ms", ""]
+    ends = f"{datetime.fromtimestamp(end / 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    assert [row[7] for row in rows[1:]] == [ends, "not valid", ""]
+    person = seen("--color", "always")
+    said = "2027-01-15 08:00:00Z node-1 in term 7, as the connection to node-2 was lost"
+    assert f"Elections 4 elections within a day; {said}" in " ".join(person.split())
+    assert "term 6" not in person
+    shown = [re.sub(r"\x1b\[\d*m", "", line).split() for line in person.splitlines()[-3:]]
+    assert [row[-2:] for row in shown[:2]] == [["4.2ms", "10d"], ["not", "valid"]]
+    wide = seen("--color", "always", "-o", "wide")
+    assert "node-2 in term 6, as node-1 was silent" in wide
+    assert "node-1 in term 5, as node-3 handed over" in wide
+    assert "node-3 in term 4\n" in wide
+    known = json.loads(seen("-o", "json"))
+    assert [one["term"] for one in known["elections"]] == ["7", "6", "5", "4"]
+    assert known["nodes"][1]["slowestSync"] == "0.212s"
+    assert known["nodes"][1]["certificateEndTime"] == "1970-01-01T00:00:00Z"
 
 
 def test_no_quorum_ends_with_4_and_still_shows_what_is_known(cli: Cli, stage: Stage) -> None:

@@ -184,11 +184,8 @@ def test_a_page_of_elsewhere_can_neither_write_nor_read(browser: Browser, closed
             assert "forged" not in {job.name for job in client.jobs.list()}
 
 
-# Theirs, of the libraries that it uses.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Closed) -> None:
-    if not closed.issuer:
-        pytest.skip("oidc-provider-mock is not installed; it comes with .ci/requirements-page.txt")
+def known_by_sub(closed: Closed, client: Client) -> None:
+    """The provider vouches for anna, and the cluster knows nobody else of it."""
     rule = identity_pb2.BindingRule(
         claims=[identity_pb2.ClaimSelector(claim=["sub"], values=["anna"])],
         role=options_pb2.ROLE_EDITOR,
@@ -197,8 +194,16 @@ def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Close
         name="test", rules=[rule],
         jwt=identity_pb2.TokenIssuer(issuer=closed.issuer, audiences=[CLIENT]),
     )  # fmt: skip
+    client.call(identity_pb2.PutIdentityProviderRequest(identity_provider=made))
+
+
+# Theirs, of the libraries that it uses.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Closed) -> None:
+    if not closed.issuer:
+        pytest.skip("oidc-provider-mock is not installed; it comes with .ci/requirements-page.txt")
     with Tab(browser, closed.url) as tab, closed.client() as client:
-        client.call(identity_pb2.PutIdentityProviderRequest(identity_provider=made))
+        known_by_sub(closed, client)
         tab.open("/jobs?q=name%3Aa")
         tab.page.click('a:has-text("Sign in by localhost")')
         tab.page.fill("input[name=sub]", "anna")
@@ -209,3 +214,33 @@ def test_an_identity_provider_vouches_for_people(browser: Browser, closed: Close
         assert (status, caller["kind"]) == (200, "KIND_JWT")
         assert caller["name"].endswith("#anna")
         assert caller["grants"][0]["role"] == "ROLE_EDITOR"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_whoever_is_not_let_in_reads_why_and_may_try_again(
+    browser: Browser, closed: Closed, theme: str
+) -> None:
+    """Somebody whom the provider knows and the cluster does not; and a way back that is over."""
+    if not closed.issuer:
+        pytest.skip("oidc-provider-mock is not installed; it comes with .ci/requirements-page.txt")
+    with Tab(browser, closed.url, width=380, theme=theme) as tab, closed.client() as client:
+        known_by_sub(closed, client)
+        tab.open("/jobs")
+        tab.page.click('a:has-text("Sign in by localhost")')
+        tab.page.fill("input[name=sub]", "eve")
+        with tab.page.expect_response("**/session/**") as came:
+            tab.page.click("button")
+        assert came.value.status == 403
+        for back in ("", came.value.url):
+            if back:
+                tab.open(back.removeprefix(closed.url))
+            assert tab.page.title() == "Not signed in · raftsched"
+            assert "You are not signed in" in tab.text("h1")
+            assert tab.text("main [role=alert]").strip()
+            assert tab.violations() == []
+            assert tab.page.evaluate("() => document.documentElement.scrollWidth") <= 380
+            assert tab.page.evaluate("() => violated") == []
+        tab.page.get_by_role("link", name="Sign in again").click()
+        tab.until(30, "() => document.querySelector('input[type=password]')")
+        assert tab.ask("GET", "/v1/whoami")[0] == 401

@@ -11,25 +11,18 @@ const COUNT_MS = 30_000;
 // Scrolled further than this, new rows wait behind a button.
 const SCROLLED = 160;
 
-// `ask({filter, pageSize, pageToken, orderBy, withCount}, signal)` gives {rows, nextPageToken, count,
-// countIsExact, ageMs}. `idOf(row)`. `change(event)` is what an event makes of a row: {id, row}; {id}
+// `ask({filter, pageSize, pageToken, orderBy}, signal)` gives {rows, nextPageToken, ageMs}; where a
+// list `counts`, it is also asked `{filter, pageSize: 1, withCount}` and gives {count, countIsExact}.
+// `idOf(row)`. `change(event)` is what an event makes of a row: {id, row}; {id}
 // (ask again); {id, known: true} (ask again if it is listed); or null where it does not concern this
 // list.
-export function useList({ name, ask, idOf, change, order = "", filter = (q) => q }) {
+export function useList({ name, ask, idOf, change, order = "", filter = (q) => q, counts = false }) {
   const params = useParams();
   const size = PAGE_SIZES.includes(Number(params.n)) ? Number(params.n) : PAGE_SIZES[0];
   const [q, at, orderBy] = [params.q ?? "", params.at ?? "", params.order ?? order];
   const key = JSON.stringify([name, namespace(), q, at, orderBy, size]);
-  // To count is to look at many more than a page, so it is done now and then.
-  const counted = useRef({ key: "", time: 0 });
-  const asked = useAsked(async (signal) => {
-    const last = counted.current;
-    const withCount = last.key !== key || Date.now() - last.time > COUNT_MS;
-    const found = await ask({ filter: filter(q), pageSize: size, pageToken: at, orderBy, withCount }, signal);
-    if (withCount) counted.current = { key, time: Date.now(), count: found.count, countIsExact: found.countIsExact };
-    const { count, countIsExact } = counted.current;
-    return { ...found, count, countIsExact };
-  }, key);
+  const asked = useAsked((signal) => ask({ filter: filter(q), pageSize: size, pageToken: at, orderBy }, signal), key);
+  const { count, exact } = useCount(counts && asked.data ? ask : null, filter(q), JSON.stringify([name, namespace(), q]), asked.data);
   const [held, setHeld] = useState({ key, rows: null });
   const [fresh, setFresh] = useState(new Set());
   const timers = useRef(new Set());
@@ -78,7 +71,7 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
 
   return {
     rows: rows ?? coming, fresh, size, q, orderBy, at, error: asked.error, loading: asked.loading, again: asked.again, soon: asked.soon,
-    ageMs: asked.data?.ageMs, count: asked.data?.count, exact: asked.data?.countIsExact,
+    ageMs: asked.data?.ageMs, count, exact,
     next: asked.data?.nextPageToken, waiting: holds ? waiting : 0,
     show: () => (setHeld({ key, rows: coming }), scrollTo({ top: 0 })),
     older: () => (setParams({ at: asked.data.nextPageToken }), scrollTo({ top: 0 })),
@@ -87,6 +80,22 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
     setOrder: (text) => setParams({ order: text === order ? "" : text, at: "" }),
     setSize: (count) => setParams({ n: count === PAGE_SIZES[0] ? "" : count, at: "" }),
   };
+}
+
+// How many fit in all. To count is to look at many more than a page, so it is asked for when the page
+// stands, and now and then when the page has changed.
+function useCount(ask, filter, key, page) {
+  const [found, setFound] = useState({ key: "" });
+  const last = useRef({ key: "", time: 0 });
+  useEffect(() => {
+    if (!ask || (last.current.key === key && Date.now() - last.current.time < COUNT_MS)) return;
+    last.current = { key, time: Date.now() };
+    ask({ filter, pageSize: 1, withCount: true }).then(
+      ({ count, countIsExact }) => last.current.key === key && setFound({ key, count, exact: countIsExact }),
+      () => {}, // Then the list stands without it, and it is asked for again later.
+    );
+  }, [key, page]);
+  return found.key === key ? found : {};
 }
 
 function changedOf(before, after, idOf) {

@@ -79,8 +79,8 @@ const RUN_COLUMNS = [
   { name: "id", title: "Id", hidden: true, cell: (run) => html`<${Id} id=${run.id} />` },
 ];
 
-async function askRuns({ filter, pageSize, pageToken }, signal) {
-  const found = await read("/v1/deadLetters", { namespace: namespace(), filter, pageSize, pageToken, withCount: true }, { signal });
+async function askRuns({ filter, pageSize, pageToken, withCount }, signal) {
+  const found = await read("/v1/deadLetters", { namespace: namespace(), filter, pageSize, pageToken, withCount }, { signal });
   return { ...found, rows: found.runs ?? [] };
 }
 
@@ -90,7 +90,7 @@ const changeOfRun = (event) => (["EVENT_KIND_RUN_FAILED", "EVENT_KIND_RUN_REQUEU
 const again = (id) => post(`/v1/deadLetters/${encodeURIComponent(id)}:requeue`, { namespace: namespace() });
 
 function Runs() {
-  const list = useList({ name: "dead", ask: askRuns, idOf, change: changeOfRun, filter: byJob });
+  const list = useList({ name: "dead", counts: true, ask: askRuns, idOf, change: changeOfRun, filter: byJob });
   const picked = usePicked(list.rows, idOf);
   const [asking, setAsking] = useState(null);
   const pickable = can("DeadLetterService/RequeueDeadLetter");

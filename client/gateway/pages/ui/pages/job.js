@@ -49,7 +49,7 @@ const COLUMNS = runColumns("state", "scheduled", "started", "late", "took", "end
 
 function Runs({ name }) {
   const askRuns = async (page, signal) => {
-    const { orderBy, withCount, ...rest } = page; // The history of a job is in one order, and is not counted.
+    const { orderBy, ...rest } = page; // The history of a job is in one order.
     const found = await read(pathOf(name, "/history"), { namespace: namespace(), ...rest }, { signal });
     return { ...found, rows: found.runs ?? [] };
   };

@@ -116,7 +116,7 @@ function Actions({ list, picked }) {
 
 export function Page() {
   useOutcomesAlive();
-  const list = useList({ name: "jobs", ask, idOf, change, filter: (text) => filterOf(text) });
+  const list = useList({ name: "jobs", counts: true, ask, idOf, change, filter: (text) => filterOf(text) });
   const picked = usePicked(list.rows, idOf);
   const filtered = { ...list, q: filterOf(list.q) };
   const mayMake = can("JobService/CreateJob");

@@ -5,6 +5,7 @@ import { html, useEffect } from "../lib/dom.js";
 import { columnsOf, latest, SPANS, thinned, troubles, useFigures, useHappened } from "../lib/overview.js";
 import { many, number, plain, words } from "../lib/format.js";
 import { pulse } from "../lib/live.js";
+import { useForecast } from "../lib/forecast.js";
 import { useAsked, useLiveAsked, usePolled } from "../lib/load.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
 import { can, session, whenKnown } from "../lib/session.js";
@@ -18,8 +19,9 @@ import { Shape, State } from "../components/state.js";
 const HAPPENED = 14;
 // A plot of a card has room for so many.
 const POINTS = 120;
-// What is due changes little, and takes a look at many jobs.
-const AHEAD_MS = 300_000;
+// What is due is counted by a node now and then, and not for this page; see useForecast.
+const AHEAD_MS = 60_000;
+const OLD_MS = 90_000;
 const TROUBLES_MS = 20_000;
 const OWN_MS = 5_000;
 const NONE = [];
@@ -69,8 +71,7 @@ function Own() {
 }
 
 function Ahead() {
-  // The leader alone knows the workers, and so what their slots can carry.
-  const asked = usePolled((signal) => read("/v1/forecast", { namespace: namespace(), ahead: "3600s" }, { signal }), namespace(), AHEAD_MS);
+  const asked = useForecast(3_600, namespace(), AHEAD_MS);
   return html`<section class="card" aria-label="Next hour"><${Asked} asked=${asked} what="forecast" rows=${2}>${(found) => {
     const minutes = found.minutes ?? [];
     const capacity = Number(found.capacity ?? 0);
@@ -81,7 +82,9 @@ function Ahead() {
     const worst = minutes.reduce((most, one) => (Number(one.firings ?? 0) > Number(most?.firings ?? 0) ? one : most), null);
     const over = values.filter((one) => one.over).length;
     const all = values.reduce((sum, one) => sum + one.value, 0);
-    return html`<header><h2>Next hour</h2><span>${number(all)} due${found.partial ? " of the jobs that were looked at" : ""}, by minute</span><span class="grow"></span>
+    const until = clockTime(ms(found.completeTime)).slice(0, 5);
+    const old = Date.now() - ms(found.countedTime);
+    return html`<header><h2>Next hour</h2><span>${found.partial ? "more than " : ""}${number(all)} due, by minute${found.partial ? `; counted up to ${until}` : old > OLD_MS ? html`, counted <${Time} at=${found.countedTime} />` : ""}</span><span class="grow"></span>
         <span class=${over ? "is-bad" : ""}>${over ? `${many(over, "minute")} above what ${number(found.slots)} slots can carry (about ${number(capacity)} a minute)` : capacity ? `slots can carry about ${number(capacity)} a minute` : Number(found.slots ?? 0) ? "what slots can carry is not known yet" : "no worker is connected"}</span></header>
       <${Bars} values=${values} limit=${over ? capacity : undefined} label="Firings by minute" />
       <div class="bar small soft"><span>${minutes.length ? clockTime(ms(minutes[0].startTime)).slice(0, 5) : ""}</span><span class="grow"></span>

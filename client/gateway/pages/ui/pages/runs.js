@@ -72,7 +72,7 @@ function Actions({ list, picked }) {
 }
 
 export function Page() {
-  const list = useList({ name: "runs", ask, idOf, change, filter: (text) => filterOf(text, "job") });
+  const list = useList({ name: "runs", counts: true, ask, idOf, change, filter: (text) => filterOf(text, "job") });
   const picked = usePicked(list.rows, idOf);
   const usage = usePolled((signal) => read(`/v1/namespaces/${encodeURIComponent(namespace() || "default")}`, {}, { signal }), namespace(), COUNTS_MS);
   const columns = columnsFor(filterOf(list.q, "job"));
