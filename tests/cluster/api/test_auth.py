@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import grpc
 import pytest
 from google.protobuf import duration_pb2
 
-from raftsched.cluster.api import lasting
+from raftsched.cluster.api import auth, lasting
 from raftsched.cluster.node.bootstrap_token import digest
 from raftsched.proto.contract import methods
 from raftsched.proto.v1 import (
@@ -133,7 +134,10 @@ async def test_before_the_first_token_every_call_is_refused(start: Start) -> Non
     await leader.close()
 
 
-async def test_the_secret_of_a_node_makes_the_first_token_once(start: Start) -> None:
+async def test_the_secret_of_a_node_makes_the_first_token_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "HEAR_S", 0.05)
     served = await unopened(start)
     for bad in (Role.ROLE_EDITOR, Role.ROLE_VIEWER):
         assert (await refused(make(served, "eve", bad, BOOTSTRAP))).reason == "FIELD_INVALID"
@@ -155,6 +159,36 @@ async def test_the_secret_of_a_node_makes_the_first_token_once(start: Start) -> 
     await jobs(served).CreateJob(create("report"), metadata=bearer(root))
     found = await refused(jobs(served).CreateJob(create("b"), metadata=bearer(BOOTSTRAP)))
     assert found.reason == "UNAUTHENTICATED"
+
+
+async def test_a_leader_waits_for_the_bootstrap_secrets_of_others(start: Start) -> None:
+    """Right after the start it has not heard of them, and refused whoever showed one."""
+    served = await unopened(start)
+    leader = served.node.world.leader
+    assert leader is not None
+    leader.bootstraps = frozenset({digest("of another node")})
+    asked = asyncio.ensure_future(make(served, "root", Role.ROLE_ADMIN, BOOTSTRAP))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    leader.bootstraps |= {digest(BOOTSTRAP)}
+    root = await asked
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+
+
+async def test_who_waits_with_a_wrong_bootstrap_secret_is_bounded(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await unopened(start)
+    monkeypatch.setattr(auth, "HEAR_S", 0.2)
+    monkeypatch.setattr(auth, "HEARING_MAX", 2)
+    began = time.monotonic()
+    answers = await asyncio.gather(
+        *(refused(make(served, f"eve{n}", Role.ROLE_ADMIN, f"rsb_{n}")) for n in range(5))
+    )
+    assert {answer.reason for answer in answers} == {"NOT_BOOTSTRAPPED"}
+    assert time.monotonic() - began >= 0.2
+    # Nobody waits for what only looks like a secret.
+    await refused(make(served, "eve", Role.ROLE_ADMIN, "wrong"))
 
 
 async def test_the_first_token_is_not_lost_with_its_answer(start: Start) -> None:
