@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ...client import AsyncClient, RaftschedError
-from ...cluster.local.nodes import NO_GATEWAY, NodeProcess
+from ...cluster.local.nodes import LOCAL, NodeProcess
 from ...cluster.local.ports import free_ports
 from ...cluster.local.process import Process, ProcessFailed
 from ...proto.v1 import cluster_pb2
@@ -207,7 +207,7 @@ class ChaosCluster:
         """What is run at the next start of a node."""
         node = self.nodes[name]
         node.program = build.program(name)
-        node.environment = {**NO_GATEWAY, **build.environment}
+        node.environment = {**LOCAL, **build.environment}
         self.builds[name] = build
 
     async def next_of(self, build: Build) -> NodeProcess:

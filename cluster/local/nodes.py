@@ -59,8 +59,9 @@ def members_of(addresses: Mapping[str, Address]) -> str:
     return ",".join(address.member(name) for name, address in addresses.items())
 
 
-# A process more beside each node is for those who ask. It is no flag, for earlier builds know none.
-NO_GATEWAY = {"RAFTSCHED_NODE_GATEWAY_LISTEN": ""}
+# A process more beside each node is for those who ask, and webhooks of a cluster on one machine go
+# to that machine. They are no flags, for earlier builds know none.
+LOCAL = {"RAFTSCHED_NODE_GATEWAY_LISTEN": "", "RAFTSCHED_NODE_WEBHOOKS_ALLOW": "loopback"}
 
 
 def node_flags(name: str, members: str, folder: Path, http: str) -> list[str]:
@@ -128,7 +129,7 @@ class NodeProcesses:
                 flags += ["--gateway-listen", address.gateway]
             flags += [*settings, *(own or {}).get(name, ())]
             self.by_name[name] = NodeProcess(
-                name, flags, folder / f"{name}.log", dict(NO_GATEWAY), program=program(name),
+                name, flags, folder / f"{name}.log", dict(LOCAL), program=program(name),
                 address=found[name],
             )  # fmt: skip
 

@@ -106,6 +106,29 @@ class SecretsSection(Section, frozen=True, kw_only=True):
     ] = ""
 
 
+class WebhooksSection(Section, frozen=True, kw_only=True):
+    """Where the webhooks of alerts may go, and how whoever is called knows who calls."""
+
+    allow: Annotated[
+        str,
+        Meta(
+            description="Networks and addresses, with commas, that may be called although they are "
+            "loopback, link-local or metadata; such a word allows all of these."
+        ),
+    ] = ""
+    deny: Annotated[
+        str,
+        Meta(description="Others that may not, as private or 10.0.0.0/8. The most exact one wins."),
+    ] = ""
+    secret_file: Annotated[
+        str,
+        Meta(
+            description="A secret a line, the new one and perhaps the old one, as whsec_BASE64: "
+            "calls are signed with each. Read at the start."
+        ),
+    ] = ""
+
+
 class Files(Section, frozen=True, kw_only=True):
     certificate_file: Annotated[str, Meta(description="PEM, with its chain.")] = ""
     key_file: Annotated[str, Meta(description="PEM, without a password.")] = ""
@@ -217,6 +240,7 @@ class Config(Section, frozen=True, kw_only=True):
     limits: CallerLimits = CallerLimits()
     gateway: GatewaySection = GatewaySection()
     secrets: SecretsSection = SecretsSection()
+    webhooks: WebhooksSection = WebhooksSection()
     log: LogSection = LogSection()
     tls: TlsSection = TlsSection()
     members: Annotated[

@@ -7,8 +7,12 @@ import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...proto.addresses import AddressRules
+from ...proto.signatures import keys_of
 from ..node.bootstrap_token import BOOTSTRAP
-from .config import KEYS, MEMBERS_MAX, NAME, Config, Files
+from .config import KEYS, MEMBERS_MAX, NAME, Config, Files, WebhooksSection
+
+SECRET_FILE_MAX = 4_096
 
 
 def wrong(config: Config) -> Iterator[str]:
@@ -28,6 +32,10 @@ def wrong(config: Config) -> Iterator[str]:
     yield from _wrong_tls("tls.server", config.tls.server, needs_ca=False)
     if config.secrets.key_file and config.secrets.key_command:
         yield "secrets.key_file and secrets.key_command are both given; take one of them out"
+    try:
+        webhook_settings(config.webhooks)
+    except (ValueError, OSError) as error:
+        yield f"webhooks: {error}"
     if config.name in config.members:
         yield from _open_doors(config)
 
@@ -137,6 +145,9 @@ def doubts(config: Config) -> Iterator[str]:
     if config.secrets.key_file and is_open(Path(config.secrets.key_file)):
         file = config.secrets.key_file
         yield f"secrets.key_file = {file!r} can be read by others on this machine: chmod 600 {file}"
+    if config.webhooks.secret_file and is_open(Path(config.webhooks.secret_file)):
+        file = config.webhooks.secret_file
+        yield f"webhooks.secret_file = {file!r} can be read by others here: chmod 600 {file}"
     limits = config.limits
     for name in limits.__struct_fields__:
         share = f"{name}_by_caller"
@@ -146,6 +157,20 @@ def doubts(config: Config) -> Iterator[str]:
                 f"limits.{share} = {own} is more than limits.{name} = {most}, which holds for all "
                 f"callers, so one of them may take everything; lower the first or raise the second"
             )
+
+
+def webhook_settings(settings: WebhooksSection) -> tuple[AddressRules, list[str]]:
+    """Where webhooks may go, and the secrets they are signed with. ValueError for what is neither,
+    OSError for a file that cannot be read."""
+    given = settings.allow, settings.deny
+    allow, deny = (tuple(text.replace(",", " ").split()) for text in given)
+    lines: list[str] = []
+    if settings.secret_file:
+        with Path(settings.secret_file).open() as file:
+            lines = file.read(SECRET_FILE_MAX).split()
+        if not keys_of(lines):
+            raise ValueError(f"secret_file = {settings.secret_file!r} holds no secret")
+    return AddressRules(allow, deny), lines
 
 
 def is_open(file: Path) -> bool:

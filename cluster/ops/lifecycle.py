@@ -26,7 +26,7 @@ from ..node.virtual_clock import MARK, VirtualClock
 from ..raft import faults
 from . import descriptors, listen, log, slices, tls
 from .config import Config, ConfigWrong
-from .config_checks import doubts, is_loopback
+from .config_checks import doubts, is_loopback, webhook_settings
 from .data_dir import Folder, explained, removal
 from .exits import NodeCannotStart, NodeExit
 from .figures import NodeFigures, RefusedFigures
@@ -37,6 +37,7 @@ from .node_watch import Watch
 from .probes import HttpPort
 from .process_end import Ending, listen_to_signals
 from .run_log import log_dead_letters, log_steps
+from .webhook_call import Sender
 from .webhooks import Webhooks
 
 # What a stop leaves to the next leader to take over, and to calls that are under way.
@@ -160,7 +161,7 @@ class Life:
             # Somebody took a port between the look at it and now.
             raise NodeCannotStart(NodeExit.ADDRESS_TAKEN, str(error)) from error
         self.watch = Watch(self.node, self.metrics, self._renew, self._say_who_may_call)
-        self.webhooks = Webhooks(self.node)
+        self.webhooks = Webhooks(self.node, Sender(*webhook_settings(self.config.webhooks)))
         self.memory.start()
         # What is here now stays; the collector need not look at it again and again.
         gc.collect()

@@ -9,11 +9,8 @@ change: then its webhook hears how it stands, not of each turn that it missed.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Coroutine
-from functools import cache
 from itertools import islice
-from urllib.parse import urlsplit
 
 import structlog
 from google.protobuf.json_format import MessageToJson
@@ -23,11 +20,11 @@ from ...statemachine.calls.alerts import event_of, waits_for_webhook
 from ...statemachine.core.instants import ms_or, set_ms
 from ...statemachine.core.rejection import Refused
 from ...statemachine.model import keys
-from ...statemachine.model.hiding import host_only
 from ...statemachine.model.record import AlertRecord, parse
 from ...statemachine.model.request import Called
 from ..node.backoff import backoff
 from ..node.node import Node
+from .webhook_call import Sender
 
 logs = structlog.get_logger("raftsched.cluster.ops.webhooks")
 
@@ -39,7 +36,6 @@ CALLS_MAX = 32  # At a time; others wait for their turn, or for their next try.
 TASKS_MAX = 1_000
 LOOKED_AT = 1_000  # Alerts in one look; the next one goes on behind them.
 WRITE_S = 10.0
-LINE_MAX = 4_096
 ALONE_MS = 5_000  # Without a leader for so long is more than an election.
 
 RAISED = event_pb2.EVENT_KIND_ALERT_RAISED
@@ -49,8 +45,8 @@ CLEARED = event_pb2.EVENT_KIND_ALERT_CLEARED
 class Webhooks:
     """A task; it may not end before `stop`."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, sender: Sender) -> None:
+        self.node, self.sender = node, sender
         self._calls: dict[bytes, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._after = keys.ALERT
@@ -128,7 +124,9 @@ class Webhooks:
         settings = record.settings
         try:
             async with self._turns, asyncio.timeout(CALL_S):
-                status = await post(settings.webhook, MessageToJson(event).encode())
+                body = MessageToJson(event).encode()
+                now_s = self.node.clock.now_ms() // 1000
+                status = await self.sender.post(settings.webhook, body, _id(event, number), now_s)
         except Exception as error:  # An address that breaks it must not end every leader.
             why = str(error) or f"{type(error).__name__} within {CALL_S:.0f} s"
         else:
@@ -179,41 +177,13 @@ class Webhooks:
             await asyncio.sleep(next(waits))
 
 
+def _id(event: event_pb2.Event, number: int) -> str:
+    """The same when it is sent again. Without a leader there is no revision."""
+    return f"alert-{event.alert}-{number or f'at-{event.time.ToMilliseconds()}'}"
+
+
 def _event(record: AlertRecord) -> event_pb2.Event:
     event = event_of(record)
     event.revision.change = record.changed_in
     set_ms(event.time, record.changed_at_ms)
     return event
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """Whom this machine trusts; to read that takes a while."""
-    return ssl.create_default_context()
-
-
-async def post(url: str, body: bytes) -> int:
-    """POST some JSON; the status of the answer. Redirects are not followed: whoever may set an
-    alert named this address and no other."""
-    place = urlsplit(url)
-    context = _trust() if place.scheme == "https" else None
-    if not place.hostname:
-        raise ValueError(f"'{host_only(url)}' names no host")
-    reader, writer = await asyncio.open_connection(
-        place.hostname, place.port or (443 if context else 80), ssl=context, limit=LINE_MAX
-    )
-    try:
-        target = (place.path or "/") + (f"?{place.query}" if place.query else "")
-        head = (
-            f"POST {target} HTTP/1.1\r\nHost: {place.netloc.rpartition('@')[2]}\r\n"
-            "User-Agent: raftsched\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        writer.write(head.encode("ascii") + body)
-        await writer.drain()
-        words = (await reader.readuntil(b"\n")).split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise ValueError(f"'{host_only(url)}' does not speak HTTP")
-        return int(words[1])
-    finally:
-        writer.close()

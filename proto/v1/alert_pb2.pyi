@@ -40,7 +40,10 @@ class Alert(_message.Message):
     """Unique in the namespace."""
     webhook: _builtins.str
     """Called with POST and the Event as JSON when the alert is raised or cleared; tried again for
-    up to an hour. Empty: none.
+    up to an hour. User and password in it are sent; redirects are not followed. Addresses of the
+    node's own machine, of its link and of a cloud's metadata are called only where the
+    configuration of the nodes allows it, which may also say secrets to sign calls with. Empty:
+    none.
     """
     etag: _builtins.str
     """Output only. Changes with each change of its settings."""

@@ -444,7 +444,9 @@ class HttpAction(_message.Message):
     method: _builtins.str
     """GET, POST, PUT, PATCH or DELETE; empty means POST."""
     url: _builtins.str
-    """http:// or https://, at most 2,048 characters."""
+    """http:// or https://, at most 2,048 characters. Redirects are not followed. Which addresses are
+    called is for the worker to say; its own machine's are not unless it allows them.
+    """
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Sent along; at most 32. See Action for what is sent beside them, and for secrets.
@@ -533,7 +535,9 @@ Global___GrpcAction: _TypeAlias = GrpcAction  # noqa: Y015
 
 @_typing.final
 class ShellAction(_message.Message):
-    """A command, run by a worker that runs the shell executor, in its own process group."""
+    """A command, run by a worker that runs the shell executor. It ends with its worker, and all that it
+    began ends with it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -55,6 +55,9 @@ def processes(folder: Path) -> Iterator[Process]:
             given["RAFTSCHED_NODE_FOLDER"] = str(folder / name)
             given |= {"RAFTSCHED_NODE_SEGMENT_MB": "8", "RAFTSCHED_NODE_CACHE_MB": "16"}
         words = [on_this_machine(str(word), name) for word in service["command"]]
+        if name == "worker":
+            # What is a container of its own there is an address of this machine here.
+            words += ["--allow-address", "loopback"]
         yield Process(name, words, folder / f"{name}.log", given, PROGRAM_OF_CLIENT)
 
 

@@ -14,7 +14,10 @@ import pytest
 
 from raftsched.cluster.node.node import Node
 from raftsched.cluster.ops import webhooks
-from raftsched.cluster.ops.webhooks import Webhooks, post
+from raftsched.cluster.ops.webhook_call import Sender
+from raftsched.cluster.ops.webhooks import Webhooks
+from raftsched.proto import signatures
+from raftsched.proto.addresses import OPEN_TO_LOOPBACK
 from raftsched.proto.v1 import alert_pb2
 from raftsched.statemachine.calls.alerts import waits_for_webhook
 from raftsched.statemachine.core.store import MemoryStore
@@ -22,6 +25,9 @@ from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import AlertRecord, encode, parse
 
 from ..api.real import Real, cluster, followers_of, leader_of, until
+
+SECRETS = ["whsec_" + "AQID" * 8, "whsec_" + "BAUG" * 8]
+SENDER = Sender(OPEN_TO_LOOPBACK, SECRETS)
 
 
 class Hook:
@@ -32,11 +38,17 @@ class Hook:
         self.refuse = 0
         self.asked = 0
         self.heard: list[dict[str, Any]] = []
+        self.heads: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         [length] = [line for line in head.split(b"\r\n") if line.startswith(b"Content-Length:")]
-        body = json.loads(await reader.readexactly(int(length.split()[1])))
+        data = await reader.readexactly(int(length.split()[1]))
+        lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:]]
+        self.heads.append({name: text for name, _, text in lines if name})
+        self.bodies.append(data)
+        body = json.loads(data)
         self.asked += 1
         if self.asked <= self.refuse:
             writer.write(b"HTTP/1.1 503 Not now\r\n\r\n")
@@ -64,7 +76,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def calling(nodes: dict[str, Real]) -> AsyncIterator[dict[str, Webhooks]]:
-    callers = {name: Webhooks(real.node) for name, real in nodes.items()}
+    callers = {name: Webhooks(real.node, SENDER) for name, real in nodes.items()}
     yield callers
     for caller in callers.values():
         await caller.stop()
@@ -121,11 +133,11 @@ async def test_an_address_that_breaks_the_call_ends_nobody(
 ) -> None:
     asked: list[str] = []
 
-    async def broken(url: str, body: bytes) -> int:
+    async def broken(self: Sender, url: str, *what: object) -> int:
         asked.append(url)
         raise RuntimeError("nobody thought of this")
 
-    monkeypatch.setattr(webhooks, "post", broken)
+    monkeypatch.setattr(Sender, "post", broken)
     async with cluster(tmp_path, 1) as nodes, calling(nodes):
         real = nodes["n1"]
         await put(real, "http://127.0.0.1:9/", no_margin=True)
@@ -154,7 +166,7 @@ async def test_a_node_without_a_leader_calls_by_itself_and_says_when_there_is_on
         await put(leader, hook.url, no_quorum=True)
         left, other = followers_of(nodes)
         await until(lambda: left.node.revision == leader.node.revision)
-        caller = Webhooks(left.node)
+        caller = Webhooks(left.node, SENDER)
         for real in (other, leader) if leader_last else (leader, other):
             await real.kill()
         await until(lambda: bool(hook.heard))
@@ -179,7 +191,7 @@ async def test_a_leader_that_comes_and_goes_between_two_looks_hides_no_alert(hoo
         name="n1", leads=False, leader_name="n2", replica=SimpleNamespace(store=store),
         clock=SimpleNamespace(now_ms=lambda: 1_000),
     )  # fmt: skip
-    caller = Webhooks(cast(Node, node))
+    caller = Webhooks(cast(Node, node), SENDER)
     await asyncio.sleep(0)
 
     node.leader_name = ""
@@ -200,6 +212,71 @@ async def test_what_is_no_http_is_an_error(hook: Hook) -> None:
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises((ValueError, OSError)):
-        await post(f"http://127.0.0.1:{port}/", b"{}")
+        await SENDER.post(f"http://127.0.0.1:{port}/", b"{}", "a", 1)
     server.close()
-    assert await post(hook.url, b"{}") == 204
+    assert await SENDER.post(hook.url, b"{}", "a", 1) == 204
+
+
+async def test_who_is_called_knows_who_calls_and_gets_the_credentials(hook: Hook) -> None:
+    """They were left out, and nothing said whose call it was."""
+    await SENDER.post(hook.url.replace("127.", "ann:p%40ss@127."), b'{"a": 1}', "alert-a-7", 1_000)
+    await Sender(OPEN_TO_LOOPBACK).post(hook.url, b"{}", "alert-a-7", 1_000)
+
+    signed, plain = hook.heads
+    assert signed["Authorization"] == "Basic YW5uOnBAc3M="
+    assert "ann" not in signed["Host"]
+    for secret in SECRETS:
+        assert signatures.verify(signed, hook.bodies[0], [secret], now=1_010) == "alert-a-7"
+    assert not {"Authorization", signatures.SIGNATURE} & set(plain)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "[::1]",
+     "[::ffff:127.0.0.1]", "0.0.0.0", "0", "[::]", "169.254.169.254", "0xa9fea9fe"],
+)  # fmt: skip
+async def test_what_stands_for_this_machine_is_not_called(hook: Hook, host: str) -> None:
+    """Before, whoever could set an alert could ask anything of the node's own machine."""
+    url = hook.url.replace("127.0.0.1", host)
+
+    with pytest.raises((ValueError, OSError), match=r"is denied|not known|not supported"):
+        await asyncio.wait_for(Sender().post(url, b"{}", "a", 1), 5)
+
+    assert hook.asked == 0
+
+
+async def test_a_name_is_not_looked_up_again_for_the_connection(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that stands for a good address at the look, and for this machine a moment later."""
+    loop = asyncio.get_running_loop()
+    answers = [["192.0.2.1", "127.0.0.1"], ["127.0.0.1"]]
+    connected: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **_: object) -> list[Any]:
+        return [(2, 1, 6, "", (one, port)) for one in answers.pop(0)]
+
+    async def open_connection(host: str, port: int, **_: object) -> None:
+        connected.append(host)
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    with pytest.raises(OSError, match="nobody is there"):
+        await Sender().post(hook.url.replace("127.0.0.1", "rebinds.example"), b"{}", "a", 1)
+
+    assert (connected, len(answers), hook.asked) == (["192.0.2.1"], 1, 0)
+
+
+@pytest.mark.parametrize(
+    "rest", ["/a b HTTP/1.1", "/%0d%0aX-Evil:1", "/\x7f", "/\u00e4", "/?\u2028", "/a\x0bb"]
+)
+async def test_an_address_cannot_hold_another_header(hook: Hook, rest: str) -> None:
+    base = hook.url.partition("/alerts")[0]
+    if "%" in rest:
+        assert await SENDER.post(base + rest, b"{}", "a", 1) == 204
+        assert "X-Evil" not in hook.heads[0]
+        return
+    with pytest.raises(ValueError, match="write them as"):
+        await SENDER.post(base + rest, b"{}", "a", 1)
+    assert hook.asked == 0
