@@ -5,6 +5,6 @@ from raftsched.client.executors import GrpcExecutor, HttpExecutor, ShellExecutor
 
 from __future__ import annotations
 
-from .worker.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
+from .worker.executors import CannotIsolate, Executor, GrpcExecutor, HttpExecutor, ShellExecutor
 
-__all__ = ["Executor", "GrpcExecutor", "HttpExecutor", "ShellExecutor"]
+__all__ = ["CannotIsolate", "Executor", "GrpcExecutor", "HttpExecutor", "ShellExecutor"]

@@ -65,8 +65,10 @@ async def main(endpoints: str) -> None:
                 break
             except Unavailable:
                 await asyncio.sleep(0.1)
-    # It carries out what jobs of your own name, too: addresses to call, and commands.
-    worker = Worker(endpoints, executors=[HttpExecutor(), ShellExecutor()])
+    # It carries out what jobs of your own name, too: addresses to call, this machine's among them,
+    # and commands.
+    executors = [HttpExecutor(allow=["loopback"]), ShellExecutor()]
+    worker = Worker(endpoints, executors=executors)
     register(worker)
     print("ready", flush=True)  # noqa: T201  # Whoever started us waits for the word.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

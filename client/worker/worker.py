@@ -206,6 +206,8 @@ class Worker:
         self.id = _new_id()
         session = Session(self._hello(), monotonic())
         try:
+            for executor in self._executors:
+                await executor.open()
             async with self._connect() as client:
                 await _Service(self, client, session).serve(self._threads)
         finally:

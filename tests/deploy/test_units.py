@@ -75,3 +75,18 @@ def test_the_example_is_a_configuration_that_a_node_takes(tmp_path: Path) -> Non
     assert loaded.config.tokens
     assert len(loaded.config.members) == 3
     assert loaded.config.folder.startswith("/var/lib/raftsched/")
+
+
+def test_what_opens_a_worker_for_shell_commands_is_sound(tmp_path: Path) -> None:
+    analyze = tool("systemd-analyze")
+    unit = DEPLOY / "systemd" / "raftsched-worker@.service"
+    copy, more = tmp_path / unit.name, tmp_path / f"{unit.name}.d" / "shell.conf"
+    more.parent.mkdir()
+    copy.write_text(unit.read_text().replace(PROGRAM, sys.executable))
+    more.write_text((DEPLOY / "systemd" / "worker-shell.conf").read_text())
+
+    verified = run(analyze, "verify", "--man=no", copy)
+
+    # A systemd before 254 does not know it, and says so.
+    known = [line for line in verified.stdout.splitlines() if "DelegateSubgroup" not in line]
+    assert (verified.returncode, known) == (0, [])

@@ -60,7 +60,7 @@ def target() -> Iterator[tuple[str, list[str]]]:
 
 @asynccontextmanager
 async def serving(endpoints: str) -> AsyncIterator[None]:
-    worker = Worker(endpoints, executors=[HttpExecutor()], grace=2)
+    worker = Worker(endpoints, executors=[HttpExecutor(allow=["loopback"])], grace=2)
     task = asyncio.create_task(worker.serve())
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,28 @@ from ..session import Invocation, credentials
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...worker import executors
     from ...worker.worker import Worker
+
+SECRETS_MAX = 4_096  # Of a file, in characters.
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes, such as 512M or 2GiB."""
+
+    name = "SIZE"
+
+    def convert(self, value: str | int, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9]{1,15})([KMG]?)(?:iB|B)?", value.strip())
+        if found is None:
+            self.fail(f"'{value}' is no size; write 512M or 2G", param, ctx)
+        return int(found[1]) * UNITS[found[2]]
+
+
+SIZE = Size()
 
 
 @click.group(
@@ -89,6 +111,29 @@ def drain(session: Invocation, name: str, reason: str) -> None:
     show_default=True,
     help="The maximum of runs that it has at once.",
 )
+@click.option(
+    "--isolation", type=click.Choice(("auto", "none", "bubblewrap", "systemd")), default="auto",
+    help="What keeps shell commands apart.  [auto: the best that works here]",
+)  # fmt: skip
+@click.option("--run-as", default="", metavar="USER", help="Whom shell commands run as; as root.")
+@click.option("--memory", type=SIZE, help="Of each process of a shell command, such as 512M.")
+@click.option("--processes", type=click.IntRange(min=1), help="Of a shell command, at once.")
+@click.option(
+    "--writable", multiple=True, metavar="DIR",
+    help="All that shell commands may change, by bubblewrap; can be repeated.",
+)  # fmt: skip
+@click.option(
+    "--allow-address", "allow", multiple=True, metavar="NET",
+    help="Called by http jobs though it is loopback or link-local; can be repeated.",
+)  # fmt: skip
+@click.option(
+    "--deny-address", "deny", multiple=True, metavar="NET",
+    help="Not called by http jobs, such as private or 10.0.0.0/8; can be repeated.",
+)  # fmt: skip
+@click.option(
+    "--sign-with", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="Secrets to sign the calls of http jobs, a line each, the new one first.",
+)  # fmt: skip
 @click.option("--quiet", is_flag=True, help="It logs only what is wrong.")
 def run(
     session: Invocation,
@@ -120,33 +165,59 @@ def run(
         raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
     if not quiet:
         session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
+    from ...worker.executors import CannotIsolate
     from ..refused import refusals
 
-    with refusals(session, "run this worker"):
-        found.run()
+    try:
+        with refusals(session, "run this worker"):
+            found.run()
+    except CannotIsolate as wrong:
+        raise Trouble("shell commands cannot be run so", str(wrong), "") from None
 
 
 def ready_made(
     session: Invocation, names: tuple[str, ...], queues: tuple[str, ...], labels: tuple[str, ...],
-    slots: int,
+    slots: int, allow: tuple[str, ...], deny: tuple[str, ...], sign_with: str | None, **shell: Any,
 ) -> Worker:  # fmt: skip
     from ...worker import executors
     from ...worker.worker import Worker
 
     kinds: dict[str, Callable[[], executors.Executor]] = {
-        "http": executors.HttpExecutor, "grpc": executors.GrpcExecutor,
-        "shell": executors.ShellExecutor,
-    }  # fmt: skip
+        "http": lambda: executors.HttpExecutor(
+            allow=allow, deny=deny, secrets=lines_of(sign_with) if sign_with else ()
+        ),
+        "grpc": executors.GrpcExecutor,
+        "shell": lambda: shell_executor(**shell),
+    }
     try:
         made = [kinds[name]() for name in dict.fromkeys(names)]
     except ImportError as wrong:
         raise Trouble(
             "an executor is not installed", str(wrong), "pip install 'raftsched[http]'"
         ) from wrong
+    except ValueError as wrong:
+        raise wrong_use("the settings of an executor are wrong", str(wrong)) from wrong
     return Worker(
         session.endpoints, queues=queues, namespaces=[session.namespace], slots=slots,
         labels=pairs("--label", labels), executors=made, **credentials(session.values),
     )  # fmt: skip
+
+
+def shell_executor(
+    isolation: str, run_as: str, memory: int | None, processes: int | None,
+    writable: tuple[str, ...],
+) -> executors.Executor:  # fmt: skip
+    from ...worker.executors import ShellExecutor
+
+    return ShellExecutor(
+        isolation=isolation, user=run_as, memory=memory, processes=processes,
+        writable=writable or None,
+    )  # fmt: skip
+
+
+def lines_of(file: str) -> list[str]:
+    with open(file) as secrets:
+        return secrets.read(SECRETS_MAX).split()
 
 
 def named(where: str, folder: str) -> Worker:

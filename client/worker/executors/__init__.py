@@ -13,6 +13,7 @@ from __future__ import annotations
 from .executor import Executor
 from .grpc_call import GrpcExecutor
 from .http import HttpExecutor
+from .isolation import CannotIsolate
 from .shell import ShellExecutor
 
-__all__ = ["Executor", "GrpcExecutor", "HttpExecutor", "ShellExecutor"]
+__all__ = ["CannotIsolate", "Executor", "GrpcExecutor", "HttpExecutor", "ShellExecutor"]

@@ -51,6 +51,9 @@ class Executor:
         """Do it; what comes back is the run's result."""
         raise NotImplementedError
 
+    async def open(self) -> None:
+        """The worker is about to serve: look whether what is needed is there."""
+
     async def close(self) -> None:
         """The worker stops: let go of what is held."""
 

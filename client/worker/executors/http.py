@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from time import time
 from typing import TYPE_CHECKING, Any
 
+from ....proto import signatures
+from ....proto.addresses import AddressRules
 from ....proto.v1.job_pb2 import HttpAction
+from ...sdk.values import texts
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError, RetryLater
 from . import executor
@@ -22,20 +27,42 @@ CONNECT_S = 10.0
 RETRY_AFTER_MAX_S = 86_400.0
 # So much of a refusal's body is shown.
 WORDS_MAX = 1_024
+ALLOWED_BY = "allow it with --allow-address, or HttpExecutor(allow=...)"
 CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?[^/\\]*@")
 
 
 class HttpExecutor(Executor):
     """Sends the payload to the URL of the action; another status than expected is a failure.
 
-    Redirects are not followed, cookies not kept, proxies of the environment not used. The kind of
-    a failure is "http.503" and so on, "http.connection", "http.timeout" or "http.url".
+    Redirects are not followed, cookies not kept, proxies of the environment not used. Addresses of
+    this machine, of its link and of the cloud's metadata are not called unless `allow` has them;
+    both lists hold networks, addresses, and words such as "loopback" (proto/addresses.py). With
+    `secrets`, the new one and perhaps the old one, calls are signed; `raftsched.client.webhooks`
+    verifies that. At most `connections` are open, `per_host` of them to one host.
+
+    The kind of a failure is "http.503" and so on, "http.connection", "http.denied", "http.timeout",
+    "http.request" or "http.url".
     """
 
     name = "http"
 
-    def __init__(self, *, timeout: float = TIMEOUT_S, connections: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        timeout: float = TIMEOUT_S,
+        connections: int = 100,
+        per_host: int = 32,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        secrets: Sequence[str] = (),
+    ) -> None:
         super().__init__(timeout)
+        for name, count in (("connections", connections), ("per_host", per_host)):
+            if count < 1:
+                raise ValueError(f"{name} is {count!r}; it must be at least 1")
+        self._rules = AddressRules(tuple(texts(allow, "allow")), tuple(texts(deny, "deny")))
+        self._keys = signatures.keys_of(secrets)
+        self._per_host = per_host
         if importlib.util.find_spec("aiohttp") is None:
             raise ImportError("the http executor needs aiohttp: pip install 'raftsched[http]'")
         self._connections = connections
@@ -51,10 +78,16 @@ class HttpExecutor(Executor):
         except aiohttp.InvalidURL:
             # The library's own words repeat all of it.
             raise PermanentError(f"{what}: this is no URL", kind="http.url") from None
+        except ValueError as error:
+            raise PermanentError(f"{what}: {error}", kind="http.request") from None
         except TimeoutError as error:
             words = str(error) or f"no answer within {self._timeout:g} s"
             raise AttemptFailed(f"{what}: {words}", kind="http.timeout") from None
         except aiohttp.ClientError as error:
+            from .http_connections import denied
+
+            if (why := denied(error)) is not None:
+                raise PermanentError(f"{what}: {why}; {ALLOWED_BY}", kind="http.denied") from None
             raise AttemptFailed(f"{what}: {error}", kind="http.connection") from error
 
     async def _call(self, context: Context, action: HttpAction, what: str) -> object:
@@ -67,7 +100,7 @@ class HttpExecutor(Executor):
             action.method or "POST",
             action.url,
             data=context.lease.payload.data or None,
-            headers=_headers(context, action),
+            headers=self._headers(context, action),
             allow_redirects=False,
             timeout=timeout,
         ) as response:
@@ -83,12 +116,22 @@ class HttpExecutor(Executor):
         import aiohttp
 
         if self._session is None:
+            from . import http_connections as doors
+
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=doors.connector(self._rules, self._connections, self._per_host),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "raftsched"},
+                max_line_size=doors.LINE_BYTES_MAX,
+                max_field_size=doors.LINE_BYTES_MAX,
             )
         return self._session
+
+    def _headers(self, context: Context, action: HttpAction) -> dict[str, str]:
+        body = context.lease.payload.data
+        return _headers(
+            context, action, signatures.signed(self._keys, context.run, int(time()), body)
+        )
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -103,8 +146,8 @@ def bare(url: str) -> str:
     return CREDENTIALS.sub(r"\1", url.partition("#")[0].partition("?")[0])
 
 
-def _headers(context: Context, action: HttpAction) -> dict[str, str]:
-    ours = executor.headers(context)
+def _headers(context: Context, action: HttpAction, signature: dict[str, str]) -> dict[str, str]:
+    ours = {**executor.headers(context), **signature}
     names = {name.lower() for name in ours}
     given = with_secrets(
         context, action.headers, lambda text: not any(sign in text for sign in "\r\n\0"),

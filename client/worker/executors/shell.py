@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import logging
 import signal
-import sys
 import tempfile
-from asyncio.subprocess import Process
 
 from ....proto.v1.job_pb2 import ShellAction
 from ....proto.v1.worker_pb2 import Stop
 from ..context import Context
 from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError
+from . import isolation
 from .executor import Executor, facts, result_of, with_secrets
+from .isolation import Isolation
+from .launch import Ended, Launched, Lost, Refused, launch
+from .output import Output, Pipe, pipe
+from .shell_limits import OUTPUT_BYTES_MAX, ShellLimits, size
+
+LOG = logging.getLogger("raftsched.worker")
 
 TIMEOUT_S = 3_600.0
 GRACE_S = 5.0
-CHUNK = 65_536
 WORDS_MAX = 1_024
-# Who has left the process group may still hold the pipes; its words are waited for this long.
+# Who has left all that can be found may still hold the pipes; its words are waited for this long.
 LEFTOVERS_S = 1.0
-MEMORY_MIN = 16 * 1024 * 1024
-
-# Sets the limit in the new process, then becomes the command. Python adds LC_CTYPE to a bare
-# environment, which the command is not to see.
-LAUNCHER = """
-import os, resource, sys
-limit, keep, argv = int(sys.argv[1]), sys.argv[2] == "1", sys.argv[3:]
-if not keep:
-    os.environ.pop("LC_CTYPE", None)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-try:
-    os.execvp(argv[0], argv)
-except OSError as error:
-    sys.stderr.write(f"{argv[0]}: {error.strerror}\\n")
-    os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-"""
+# How long a worker that stops waits for the ends of what it has killed.
+CLOSE_S = 6.0
 
 
 class ShellExecutor(Executor):
@@ -45,11 +35,18 @@ class ShellExecutor(Executor):
 
     The command gets the payload on standard input and the action's environment with what names the
     run (RAFTSCHED_RUN and so on), nothing of the worker's. What it writes to standard output is the
-    result; both outputs are in the log. It has a process group of its own; when it ends or is
-    stopped, whoever is left in the group is killed. Stopping is SIGTERM, then SIGKILL after
-    `grace`. `memory` limits the address space of each of its processes, in bytes. The kind of a
-    failure is "exit.3", "signal.SIGSEGV", "shell.timeout" or "shell.start"; an exit code that the
-    action calls a warning is a success with one.
+    result; both outputs are in the log. It runs below a launcher that ends with it or with the
+    worker, and kills whoever is left below it then. Stopping is SIGTERM, then SIGKILL after
+    `grace`.
+
+    `isolation` is "bubblewrap" (it sees no other process, and with `writable` can change these
+    folders alone), "systemd" (a scope of its own), "none", or "auto": the first of these that works
+    here, which the log of the worker names. `user`: whom a worker that runs as root lets commands
+    run as. `memory`, `cpu`, `processes`, `file_size`, `output` and `niceness`: see ShellLimits.
+
+    The kind of a failure is "exit.3", "signal.SIGSEGV", "shell.timeout", "shell.start",
+    "shell.launcher", or the limit that it met, such as "shell.memory"; an exit code that the action
+    calls a warning is a success with one.
     """
 
     name = "shell"
@@ -59,109 +56,185 @@ class ShellExecutor(Executor):
         *,
         timeout: float = TIMEOUT_S,
         memory: int | None = None,
+        cpu: int | None = None,
+        processes: int | None = None,
+        file_size: int | None = None,
+        output: int = OUTPUT_BYTES_MAX,
+        niceness: int = 0,
         grace: float = GRACE_S,
         directory: str | None = None,
+        isolation: str = isolation.AUTO,
+        user: str = "",
+        writable: tuple[str, ...] | None = None,
     ) -> None:
         super().__init__(timeout)
-        if memory is not None and memory < MEMORY_MIN:
-            raise ValueError(f"memory is {memory}; it must be at least {MEMORY_MIN:,} bytes")
-        self._memory = memory
+        _check_kind(isolation)
+        self._limits = ShellLimits(memory, cpu, processes, file_size, output, niceness)
         self._grace = grace
-        self._directory = directory
-        self._groups: set[int] = set()
+        self._directory = directory or ""
+        self._asked, self._user, self._writable = isolation, user, writable
+        self._isolation: Isolation | None = None
+        self._was_shown = -1
+        self._endings: dict[asyncio.Task[Ended], Launched] = {}
+
+    async def open(self) -> None:
+        """Find what keeps commands apart here; CannotIsolate if that is not what was asked for."""
+        found, left_out = await isolation.find(
+            self._asked, self._limits, self._directory, self._user, self._writable
+        )
+        self._isolation = found
+        self._was_shown = isolation.hide_process()
+        LOG.info("shell: %s", found.words(left_out))
+        if found.warning():
+            LOG.warning("%s", found.warning())
 
     async def execute(self, context: Context) -> object:
-        command = self._command(context.lease.action.shell)
+        if self._isolation is None:
+            await self.open()
+        assert self._isolation is not None
+        argv = _command(context.lease.action.shell)
         async with contextlib.AsyncExitStack() as stack:
-            output, error_words = await _pipe(stack), await _pipe(stack)
-            process = await self._start(context, command, output, error_words)
-            self._groups.add(process.pid)
+            out, words = await pipe(stack), await pipe(stack)
+            launched = await self._start(context, argv, out, words)
+            ending = asyncio.create_task(launched.ended())
+            self._endings[ending] = launched
+            ending.add_done_callback(self._over)
             try:
-                return await self._attend(context, process, output, error_words)
+                return await self._attend(context, launched, ending, out, words)
             finally:
-                self._groups.discard(process.pid)
+                launched.kill()
 
-    async def _start(
-        self, context: Context, command: list[str], output: _Pipe, error_words: _Pipe
-    ) -> Process:
+    def _over(self, ending: asyncio.Task[Ended]) -> None:
+        self._endings.pop(ending, None)
+        if not ending.cancelled():
+            ending.exception()  # Whoever was cancelled does not look at it.
+
+    async def _start(self, context: Context, argv: list[str], out: Pipe, words: Pipe) -> Launched:
+        assert self._isolation is not None
         try:
             with tempfile.TemporaryFile() as given:
                 given.write(context.lease.payload.data)
                 given.seek(0)
                 # With pipes of its own asyncio would wait for all who hold them, not for the
                 # command alone.
-                return await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=given,
-                    stdout=output.writing,
-                    stderr=error_words.writing,
-                    env=_environment(context),
-                    cwd=self._directory,
-                    start_new_session=True,
-                )
+                order = self._isolation.order(argv, _environment(context))
+                return await launch(order, given, out.writing, words.writing)
         except (OSError, ValueError) as error:
-            raise AttemptFailed(f"{command[0]}: {error}", kind="shell.start") from None
+            raise AttemptFailed(f"{argv[0]}: {error}", kind="shell.start") from None
         finally:
-            output.close_writing()
-            error_words.close_writing()
-
-    def _command(self, action: ShellAction) -> list[str]:
-        argv = list(action.argv)
-        if not argv:
-            raise PermanentError("argv is empty; write the program to run", kind="shell.start")
-        if action.use_shell:
-            if len(argv) != 1:
-                raise PermanentError(
-                    f"argv has {len(argv)} elements; with use_shell it is one", kind="shell.start"
-                )
-            argv = ["/bin/sh", "-c", argv[0]]
-        if self._memory is None:
-            return argv
-        keep = "1" if "LC_CTYPE" in action.environment else "0"
-        return [sys.executable, "-I", "-S", "-c", LAUNCHER, str(self._memory), keep, *argv]
+            out.close_writing()
+            words.close_writing()
 
     async def _attend(
-        self, context: Context, process: Process, output: _Pipe, error_words: _Pipe
-    ) -> object:
+        self, context: Context, launched: Launched, ending: asyncio.Task[Ended], out: Pipe,
+        words: Pipe,
+    ) -> object:  # fmt: skip
+        output = Output(context, self._limits.output)
         reading = asyncio.gather(
-            output.read(context, PAYLOAD_BYTES_MAX + 1),
+            out.read(output, PAYLOAD_BYTES_MAX + 1),
             # Of a secret that was cut in two nobody would know the second half.
-            error_words.read(context, WORDS_MAX + context.redaction.longest, last=True),
+            words.read(output, WORDS_MAX + context.redaction.longest, last=True),
         )
-        limit = self.timeout_s(context)
+        too_much = asyncio.create_task(output.too_much.wait())
         try:
-            async with asyncio.timeout(limit):
-                code = await process.wait()
-        except TimeoutError:
-            await self._end(process, self._grace)
-            raise AttemptFailed(f"not done within {limit:g} s", kind="shell.timeout") from None
-        except asyncio.CancelledError:
-            lost = context.stop_kind == Stop.KIND_LOST
-            await self._end(process, 0.0 if lost else self._grace)
-            raise
+            await self._wait(context, launched, ending, too_much)
         finally:
-            _kill(process.pid, signal.SIGKILL)
+            too_much.cancel()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(reading, LEFTOVERS_S)
-        if code in context.lease.action.shell.warning_exit_codes:
-            context.warn(_message(code, _end_of(context, error_words)))
-        elif code != 0:
-            raise _failed(code, _end_of(context, error_words))
-        return result_of(context, bytes(output.kept), _kind(output.kept), len(output.kept))
+            output.close()
+        return self._judge(context, ending, out, words)
 
-    async def _end(self, process: Process, grace: float) -> None:
-        if grace:
-            _kill(process.pid, signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), grace)
-        if process.returncode is None:
-            _kill(process.pid, signal.SIGKILL)
-            await process.wait()
+    async def _wait(
+        self, context: Context, launched: Launched, ending: asyncio.Task[Ended],
+        too_much: asyncio.Task[bool],
+    ) -> None:  # fmt: skip
+        limit = self.timeout_s(context)
+        try:
+            done, _ = await asyncio.wait(
+                {ending, too_much}, timeout=limit, return_when=asyncio.FIRST_COMPLETED
+            )
+        except asyncio.CancelledError:
+            lost = context.stop_kind == Stop.KIND_LOST
+            await _end(launched, ending, 0.0 if lost else self._grace)
+            raise
+        if ending in done:
+            return
+        if done:
+            await _end(launched, ending, 0.0)
+            most = size(self._limits.output)
+            raise AttemptFailed(f"it wrote more than the {most} it may write", kind="shell.output")
+        await _end(launched, ending, self._grace)
+        raise AttemptFailed(f"not done within {limit:g} s", kind="shell.timeout")
+
+    def _judge(
+        self, context: Context, ending: asyncio.Task[Ended], out: Pipe, words: Pipe
+    ) -> object:
+        said = _end_of(context, words)
+        try:
+            ended = ending.result()
+        except Refused as error:
+            raise AttemptFailed(str(error), kind="shell.start") from None
+        except Lost as error:
+            text = f"{error}: {_text(said)}".rstrip(": ")
+            raise AttemptFailed(text, kind="shell.launcher") from None
+        if ended.left:
+            context.log.info("%d processes that it left behind were ended", ended.left)
+        if ended.code in context.lease.action.shell.warning_exit_codes:
+            context.warn(_message(ended.code, said))
+        elif ended.code != 0:
+            raise self._failed(ended, said)
+        return result_of(context, bytes(out.kept), _kind(out.kept), len(out.kept))
+
+    def _failed(self, ended: Ended, said: bytes) -> AttemptFailed:
+        kind, why = self._limits.met(ended, said)
+        if kind:
+            return AttemptFailed(f"{why}: {_text(said)}".rstrip(": "), kind=kind)
+        kind, message = f"exit.{ended.code}", _message(ended.code, said)
+        if ended.code < 0:
+            kind = f"signal.{_signal(-ended.code)}"
+            message = f"ended by {_signal(-ended.code)}: {_text(said)}".rstrip(": ")
+        if perhaps := self._limits.perhaps(ended, said):
+            message = f"{message} ({perhaps})"
+        return AttemptFailed(message, kind=kind)
 
     async def close(self) -> None:
         """The worker's process is about to end; nothing it started may stay."""
-        for group in self._groups:
-            _kill(group, signal.SIGKILL)
+        for launched in self._endings.values():
+            launched.kill()
+        if self._endings:
+            await asyncio.wait(list(self._endings), timeout=CLOSE_S)
+        if self._isolation is not None:
+            isolation.show_process(self._was_shown)
+        self._isolation = None
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in isolation.KINDS:
+        known = ", ".join(isolation.KINDS)
+        raise ValueError(f"isolation is {kind!r}; write one of {known}")
+
+
+async def _end(launched: Launched, ending: asyncio.Task[Ended], grace: float) -> None:
+    if grace:
+        launched.ask_to_stop()
+        await asyncio.wait({ending}, timeout=grace)
+    if not ending.done():
+        await launched.killed()
+        await asyncio.wait({ending})
+
+
+def _command(action: ShellAction) -> list[str]:
+    argv = list(action.argv)
+    if not argv:
+        raise PermanentError("argv is empty; write the program to run", kind="shell.start")
+    if action.use_shell:
+        if len(argv) != 1:
+            raise PermanentError(
+                f"argv has {len(argv)} elements; with use_shell it is one", kind="shell.start"
+            )
+        argv = ["/bin/sh", "-c", argv[0]]
+    return argv
 
 
 def _environment(context: Context) -> dict[str, str]:
@@ -178,50 +251,6 @@ def _environment(context: Context) -> dict[str, str]:
     return {**given, **trace, **ours, "RAFTSCHED_RUN": context.run}
 
 
-def _kill(group: int, number: signal.Signals) -> None:
-    # A group lives as long as any of its processes, and its number is not given out again before.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-class _Pipe:
-    """What a command writes, and what is kept of it."""
-
-    def __init__(self, reader: asyncio.StreamReader, writing: int) -> None:
-        self.kept = bytearray()
-        # What it wrote first is not there any more.
-        self.was_cut = False
-        self.writing = writing
-        self._reader = reader
-
-    def close_writing(self) -> None:
-        if self.writing >= 0:
-            os.close(self.writing)
-        self.writing = -1
-
-    async def read(self, context: Context, maximum: int, *, last: bool = False) -> None:
-        """Read all, as a command stands still at a full pipe; keep the first or the last of it."""
-        kept = self.kept
-        while chunk := await self._reader.read(CHUNK):
-            context.log.write(chunk)
-            kept += chunk if last else chunk[: maximum - len(kept)]
-            if last and len(kept) > maximum:
-                self.was_cut = True
-                del kept[:-maximum]
-
-
-async def _pipe(stack: contextlib.AsyncExitStack) -> _Pipe:
-    reading, writing = os.pipe()
-    reader = asyncio.StreamReader()
-    pipe = _Pipe(reader, writing)
-    stack.callback(pipe.close_writing)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
-    )
-    stack.callback(transport.close)
-    return pipe
-
-
 def _kind(output: bytearray) -> str:
     try:
         output.decode()
@@ -230,23 +259,22 @@ def _kind(output: bytearray) -> str:
     return "text/plain; charset=utf-8"
 
 
-def _end_of(context: Context, pipe: _Pipe) -> bytes:
+def _end_of(context: Context, words: Pipe) -> bytes:
     """What a command wrote last, without secrets."""
-    words = context.redaction.data(bytes(pipe.kept), front=pipe.was_cut, end=True)
-    return words[-WORDS_MAX:]
+    said = context.redaction.data(bytes(words.kept), front=words.was_cut, end=True)
+    return said[-WORDS_MAX:]
+
+
+def _text(words: bytes) -> str:
+    return words.decode("utf-8", "replace").strip()
 
 
 def _message(code: int, words: bytes) -> str:
-    text = words.decode("utf-8", "replace").strip()
-    return f"exit code {code}: {text}".rstrip(": ")
+    return f"exit code {code}: {_text(words)}".rstrip(": ")
 
 
-def _failed(code: int, words: bytes) -> AttemptFailed:
-    if code < 0:
-        text = words.decode("utf-8", "replace").strip()
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = str(-code)
-        return AttemptFailed(f"ended by {name}: {text}".rstrip(": "), kind=f"signal.{name}")
-    return AttemptFailed(_message(code, words), kind=f"exit.{code}")
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

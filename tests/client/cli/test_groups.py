@@ -626,6 +626,38 @@ def test_ready_made_executors_are_run_without_a_module(
     assert list(hello.namespaces) == ["default"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("--memory", "512M", "--processes", "9", "--isolation", "none"), 0, ""),
+        (("--memory", "half"), 2, "write 512M or 2G"),
+        (("--memory", "1K"), 2, "memory is 1024"),
+        (("--isolation", "chroot"), 2, "bubblewrap"),
+        (("--executor", "http", "--deny-address", "any", "--allow-address", "10.0.0.0/8"), 0, ""),
+        (("--executor", "http", "--allow-address", "everything"), 2, "write 10.1.0.0/16"),
+        (("--executor", "http", "--sign-with", "SECRETS"), 0, ""),
+        (("--executor", "http", "--sign-with", "WRONG"), 2, "whsec_"),
+    ],
+)
+def test_what_ready_made_executors_may_do_is_checked_at_once(
+    cli: Cli, words: tuple[str, ...], code: int, why: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from raftsched.client import Worker
+
+    monkeypatch.setattr(Worker, "run", lambda worker: None)
+    files = {"SECRETS": f"whsec_{'AQID' * 8}\n", "WRONG": "plain-text-secret"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    given = [str(tmp_path / word) if word in files else word for word in words]
+
+    said = cli("worker", "run", "--executor", "shell", *given)
+
+    assert said.exit_code == code, said.stderr
+    assert why in said.stderr
+    assert "plain-text" not in said.stderr
+
+
 def test_a_worker_is_a_module_or_executors(cli: Cli) -> None:
     assert cli("worker", "run").exit_code == 2
     assert cli("worker", "run", "a:b", "--executor", "shell").exit_code == 2

@@ -35,6 +35,7 @@ FACTS = {
     "Token": "1", "Attempt": "1", "Job": "j", "Namespace": "default",
     "Scheduled-Time": "2026-01-01T02:00:00.007Z",
 }  # fmt: skip
+LOOPBACK = ["loopback"]
 WORD = "XplainX-secret-1234"
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -76,7 +77,7 @@ async def test_http_sends_the_payload_with_run_and_token_and_keeps_the_answer() 
 
     async with website(answer) as url:
         action = http(f"{url}/a?b=c", headers={"X-Team": "a", "raftsched-token": "forged"})
-        end = await carry_out(HttpExecutor(), action, b'{"n": 1}')
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), action, b'{"n": 1}')
 
     [(method, headers, body)] = seen
     assert (method, body) == ("POST", b'{"n": 1}')
@@ -105,7 +106,7 @@ async def test_http_statuses_decide(status: int, expected: list[int], kind: str)
         return web.Response(status=status, text="why", headers={"Location": "/elsewhere"})
 
     async with website(answer) as url:
-        end = await carry_out(HttpExecutor(), http(url, expected_statuses=expected))
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), http(url, expected_statuses=expected))
 
     assert end.failure.error.kind == kind
     assert not end.failure.error.trace
@@ -122,7 +123,7 @@ async def test_http_takes_a_header_for_a_warning(status: int, said: str, warning
         return web.Response(status=status, text="ok", headers={"Raftsched-Warning": said})
 
     async with website(answer) as url:
-        end = await carry_out(HttpExecutor(), http(url))
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), http(url))
 
     assert (end.HasField("success"), end.notes.warning) == (status == 200, warning)
 
@@ -132,7 +133,7 @@ async def test_http_waits_as_long_as_the_server_asks_for() -> None:
         return web.Response(status=503, headers={"Retry-After": "17"})
 
     async with website(answer) as url:
-        end = await carry_out(HttpExecutor(), http(f"{url}/x?secret=1"))
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), http(f"{url}/x?secret=1"))
 
     assert end.failure.retry_after.ToSeconds() == 17
     assert "secret" not in end.failure.error.message
@@ -143,7 +144,7 @@ async def test_http_keeps_no_part_of_an_answer_that_is_too_large() -> None:
         return web.Response(body=b"x" * 70_000)
 
     async with website(answer) as url:
-        end = await carry_out(HttpExecutor(), http(url))
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), http(url))
 
     assert end.HasField("success")
     assert not end.success.HasField("result")
@@ -159,7 +160,7 @@ async def test_http_keeps_no_part_of_an_answer_that_is_too_large() -> None:
     ],
 )
 async def test_http_says_what_is_wrong_with_an_address(url: str, kind: str, fatal: bool) -> None:
-    end = await carry_out(HttpExecutor(), http(url))
+    end = await carry_out(HttpExecutor(allow=LOOPBACK), http(url))
 
     assert (end.failure.error.kind, end.failure.fatal) == (kind, fatal)
 
@@ -170,7 +171,7 @@ async def test_http_has_a_time_limit_of_its_own() -> None:
         return web.Response()
 
     async with website(answer) as url:
-        end = await carry_out(HttpExecutor(timeout=0.1), http(url))
+        end = await carry_out(HttpExecutor(timeout=0.1, allow=LOOPBACK), http(url))
 
     assert end.failure.error.kind == "http.timeout"
 
@@ -319,7 +320,7 @@ async def test_shell_reports_exit_codes_and_signals() -> None:
     assert (code.failure.error.kind, code.failure.error.message) == ("exit.3", "exit code 3: oh")
     assert code.log_tail == b"oh\n"
     assert killed.failure.error.kind == "signal.SIGSEGV"
-    assert missing.failure.error.kind == "exit.127"
+    assert missing.failure.error.kind == "shell.start"
     assert "/no/such/thing" in missing.failure.error.message
 
 
@@ -484,7 +485,7 @@ async def test_http_puts_a_secret_into_a_header_and_shows_it_nowhere() -> None:
         return web.Response(text=f"you sent {seen[-1]}")
 
     async with website(answer) as url:
-        end, node = await with_secret(HttpExecutor(), secretly(url), key=WORD)
+        end, node = await with_secret(HttpExecutor(allow=LOOPBACK), secretly(url), key=WORD)
 
     assert seen == [f"Bearer {WORD}"]
     assert end.success.result.data == b"you sent Bearer (hidden)"
@@ -498,7 +499,7 @@ async def test_http_hides_a_secret_in_what_was_refused() -> None:
         return web.Response(status=401, text="." * 1_015 + request.headers["Authorization"])
 
     async with website(answer) as url:
-        end, _ = await with_secret(HttpExecutor(), secretly(url), key=WORD)
+        end, _ = await with_secret(HttpExecutor(allow=LOOPBACK), secretly(url), key=WORD)
 
     assert end.failure.error.kind == "http.401"
     assert WORD[:4] not in str(end)
@@ -528,7 +529,9 @@ async def test_grpc_puts_a_secret_into_metadata_and_keeps_the_length_of_an_answe
 
 
 async def test_a_value_that_a_header_cannot_hold_fails_for_good() -> None:
-    end, _ = await with_secret(HttpExecutor(), secretly("http://127.0.0.1:9"), key="two\nlines")
+    end, _ = await with_secret(
+        HttpExecutor(allow=LOOPBACK), secretly("http://127.0.0.1:9"), key="two\nlines"
+    )
     assert (end.failure.error.kind, end.failure.fatal) == ("secret.value", True)
     assert end.failure.error.message == (
         "Authorization cannot hold the value of the secret key: a header has no line end"
@@ -570,7 +573,10 @@ async def test_a_warning_hides_a_secret_too() -> None:
 async def test_a_secret_that_cannot_be_had_fails_the_attempt(
     reason: Reason.ValueType, kind: str
 ) -> None:
-    async with Node() as node, serving(Worker(node.address, executors=[HttpExecutor()])):
+    async with (
+        Node() as node,
+        serving(Worker(node.address, executors=[HttpExecutor(allow=LOOPBACK)])),
+    ):
         node.refuses_secrets = reason
         end = await node.ended(node.lease(action=secretly("http://127.0.0.1:9")))
     assert (end.failure.error.kind, end.failure.fatal) == (kind, False)
@@ -578,7 +584,10 @@ async def test_a_secret_that_cannot_be_had_fails_the_attempt(
 
 async def test_where_nobody_answers_the_run_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_secrets, "TIMEOUT_S", 0.3)
-    async with Node() as node, serving(Worker(node.address, executors=[HttpExecutor()])):
+    async with (
+        Node() as node,
+        serving(Worker(node.address, executors=[HttpExecutor(allow=LOOPBACK)])),
+    ):
         node.refuses_secrets = Reason.ERROR_REASON_NO_QUORUM
         end = await node.ended(node.lease(action=secretly("http://127.0.0.1:9")))
     assert end.given_back.delay.ToSeconds() == 5

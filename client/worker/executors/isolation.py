@@ -1,0 +1,294 @@
+"""Which means of this machine keep a command apart from its worker, and what is said of them.
+
+What is installed is tried with a command that does nothing, since a container or a setting of the
+kernel may forbid what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import pwd
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .launch import Launched, Lost, Order, Refused, launch
+from .shell_limits import ShellLimits
+
+AUTO, NONE, BUBBLEWRAP, SYSTEMD = "auto", "none", "bubblewrap", "systemd"
+KINDS = (AUTO, NONE, BUBBLEWRAP, SYSTEMD)
+TRIAL_S = 10.0
+WORDS_MAX = 300
+TRIAL = ("/bin/sh", "-c", ":")
+BUBBLEWRAP_OPTIONS = (
+    "--proc", "/proc", "--unshare-pid", "--unshare-ipc", "--die-with-parent",
+)  # fmt: skip
+# bubblewrap's own two, which count as well where it makes a user namespace.
+BUBBLEWRAP_TASKS = 2
+SYSTEMD_RUNS = Path("/run/systemd/system")
+# What `DelegateSubgroup=` of the worker's unit names: commands come beside it.
+SUBGROUP = "worker"
+CGROUP_FILES = ("memory.max", "memory.swap.max", "pids.max")
+User = tuple[int, int, Sequence[int]]
+
+
+class CannotIsolate(Exception):
+    """What was asked for cannot be had here; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What is in force for all commands of one executor."""
+
+    kind: str = NONE
+    limits: ShellLimits = field(default_factory=ShellLimits)
+    directory: str = ""
+    user: User | None = None
+    user_name: str = ""
+    # Where bubblewrap or systemd-run is.
+    program: str = ""
+    # Folders that commands may change; None: whatever their user may.
+    writable: tuple[str, ...] | None = None
+    # The cgroup in which each command gets its own, and which files those have; empty: none.
+    cgroup: str = ""
+    cgroup_files: frozenset[str] = frozenset()
+    # Where cgroups are.
+    cgroups: str = ""
+
+    def order(self, argv: Sequence[str], environment: dict[str, str]) -> Order:
+        """What a launcher is given for one command."""
+        name = f"raftsched-{os.getpid()}-{secrets.token_hex(6)}"
+        return Order(
+            argv, environment, self._before(name), self.directory,
+            self.limits.of_kernel(self._tasks()), self.limits.niceness, self.user,
+            f"{self.cgroup}/{name}" if self.cgroup else "",
+            self.limits.of_cgroup(self.cgroup_files),
+            self.kind == BUBBLEWRAP, self.kind == SYSTEMD, self.cgroups,
+        )  # fmt: skip
+
+    def _before(self, name: str) -> list[str]:
+        if self.kind == BUBBLEWRAP:
+            return [self.program, *_folders(self.writable), *BUBBLEWRAP_OPTIONS, "--"]
+        if self.kind == SYSTEMD:
+            whose = [] if os.geteuid() == 0 else ["--user"]
+            wanted = [word for one in self.limits.of_scope() for word in ("-p", one)]
+            return [
+                self.program, *whose, "--scope", "--quiet", "--collect", f"--unit={name}", *wanted,
+                "--",
+            ]  # fmt: skip
+        return []
+
+    def _tasks(self) -> int:
+        """How many processes and threads count already where the kernel counts by user."""
+        if self.limits.processes is None:
+            return 0
+        if "pids.max" in self.cgroup_files or self.kind == SYSTEMD:
+            # The cgroup counts exactly; this must not come before it.
+            return 1 << 20
+        if self.kind == BUBBLEWRAP and os.geteuid() != 0:
+            return BUBBLEWRAP_TASKS
+        return tasks_of(os.geteuid() if self.user is None else self.user[0])
+
+    @property
+    def counts_processes(self) -> bool:
+        """The kernel lets root have as many as it likes, but in a cgroup."""
+        is_root = (os.geteuid() if self.user is None else self.user[0]) == 0
+        return not is_root or "pids.max" in self.cgroup_files or self.kind == SYSTEMD
+
+    def words(self, left_out: Sequence[str]) -> str:
+        """What is in force, in one line."""
+        who = self.user_name or f"{_name_of(os.geteuid())}, as this worker does"
+        parts = [f"isolation {self.kind}", f"commands run as {who}"]
+        if self.kind != SYSTEMD:
+            parts.append("each in a cgroup of its own" if self.cgroup else "without a cgroup")
+        if left_out:
+            parts.append("not used: " + "; ".join(left_out))
+        return ", ".join(parts)
+
+    def warning(self) -> str:
+        """What an operator should know; empty: nothing."""
+        if os.geteuid() == 0 and self.user is None:
+            return (
+                "shell commands run as root, so whoever may change shell jobs is root on this "
+                "machine; name another user: --run-as USER, or ShellExecutor(user=...)"
+            )
+        return ""
+
+
+def _folders(writable: tuple[str, ...] | None) -> list[str]:
+    if writable is None:
+        return ["--dev-bind", "/", "/"]
+    opened = [word for one in writable for word in ("--bind", one, one)]
+    return ["--ro-bind", "/", "/", "--dev", "/dev", *opened]
+
+
+def user_of(name: str) -> User | None:
+    """The user of this name; None: the worker's own."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise CannotIsolate(
+            f"there is no user {name!r} on this machine; make it: useradd --system {name}"
+        ) from None
+    if entry.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise CannotIsolate(
+            f"commands as {name!r} need a worker that runs as root, and this one runs as "
+            f"{_name_of(os.geteuid())}; start it as root, or leave the user out"
+        )
+    return entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def tasks_of(uid: int) -> int:
+    """How many processes and threads a user has."""
+    count = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if folder.stat().st_uid == uid:
+                    count += len(os.listdir(folder / "task"))
+    return count
+
+
+def cgroup_here(mounts: str, own: str) -> tuple[str, str, bool]:
+    """Where cgroups of version 2 are, the one in which commands may get theirs, and whether that
+    was handed to this worker; from /proc/self/mounts and cgroup. Empty: there is none."""
+    places = [line.split()[1] for line in mounts.splitlines() if line.split()[2:3] == ["cgroup2"]]
+    within = [line[3:] for line in own.splitlines() if line.startswith("0::/")]
+    if not places or not within:
+        return "", "", False
+    path = within[0].rstrip("/")
+    above = path.removesuffix(f"/{SUBGROUP}")
+    return places[0], places[0] + above, above != path
+
+
+def offered(group: str, *, is_delegated: bool) -> frozenset[str] | None:
+    """The files with limits that a cgroup made here has; None: none can be made."""
+    trial = Path(group, f"raftsched-{os.getpid()}-trial")
+    # As in a unit with Delegate= and DelegateSubgroup=; others are not ours to change.
+    for controller in ("+memory", "+pids") if is_delegated else ():
+        with contextlib.suppress(OSError):
+            Path(group, "cgroup.subtree_control").write_text(controller)
+    try:
+        trial.mkdir()
+    except OSError:
+        return None
+    try:
+        if not (trial / "cgroup.kill").exists():
+            return None
+        return frozenset(name for name in CGROUP_FILES if (trial / name).exists())
+    finally:
+        trial.rmdir()
+
+
+async def find(
+    asked: str, limits: ShellLimits, directory: str, user: str, writable: tuple[str, ...] | None
+) -> tuple[Isolation, list[str]]:
+    """What will be in force, with why the rest is not. CannotIsolate if what was asked for by name
+    cannot be had."""
+    whose = user_of(user) if user else None
+    base = Isolation(NONE, limits, directory, whose, user, writable=writable)
+    left_out: list[str] = []
+    for kind in (BUBBLEWRAP, SYSTEMD, NONE) if asked == AUTO else (asked,):
+        if writable is not None and kind != BUBBLEWRAP:
+            left_out.append(f"{kind}: it cannot keep folders from being changed")
+            continue
+        found, why = await _tried(kind, base)
+        if found is not None:
+            if limits.processes is not None and not found.counts_processes:
+                raise CannotIsolate(
+                    f"processes is {limits.processes}, and the kernel counts none of root's "
+                    "outside of a cgroup; name another user: --run-as USER"
+                )
+            return found, left_out
+        left_out.append(f"{kind}: {why}")
+    what = "writable folders" if writable is not None and asked == AUTO else f"isolation {asked}"
+    raise CannotIsolate(
+        f"{what} cannot be had here: {'; '.join(left_out)}. Install it or allow it, or ask for "
+        "isolation auto or none"
+    )
+
+
+async def _tried(kind: str, base: Isolation) -> tuple[Isolation | None, str]:
+    program = ""
+    if kind == BUBBLEWRAP:
+        program = shutil.which("bwrap") or ""
+        if not program:
+            return None, "bwrap is not installed"
+    if kind == SYSTEMD:
+        program = shutil.which("systemd-run") or ""
+        if not program:
+            return None, "systemd-run is not installed"
+        if not SYSTEMD_RUNS.is_dir():
+            return None, "systemd does not run here"
+    place, group, is_delegated = cgroup_here(_text("/proc/self/mounts"), _text("/proc/self/cgroup"))
+    made = replace(base, kind=kind, program=program, cgroups=place)
+    files = offered(group, is_delegated=is_delegated) if kind != SYSTEMD and group else None
+    if files is not None:
+        with_group = replace(made, cgroup=group, cgroup_files=files)
+        if not await _trial(with_group):
+            return with_group, ""
+    why = await _trial(made)
+    return (None, why) if why else (made, "")
+
+
+async def _trial(found: Isolation) -> str:
+    """Carry out a command that does nothing; why that does not work, or nothing."""
+    launched: Launched | None = None
+    with tempfile.TemporaryFile() as nothing, tempfile.TemporaryFile() as words:
+        try:
+            async with asyncio.timeout(TRIAL_S):
+                order = found.order(TRIAL, {})
+                launched = await launch(order, nothing, words.fileno(), words.fileno())
+                ended = await launched.ended()
+                why = f"a trial ended with code {ended.code}" if ended.code else ""
+        except TimeoutError:
+            why = f"a trial took longer than {TRIAL_S:g} s"
+        except (OSError, Refused, Lost) as error:
+            why = f"a trial failed: {error}"
+        finally:
+            if launched is not None:
+                launched.kill()
+        if not why:
+            return ""
+        words.seek(0)
+        said = words.read(WORDS_MAX).decode("utf-8", "replace").strip()
+        return f"{why}: {said}" if said else why
+
+
+PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
+
+
+def hide_process() -> int:
+    """Let no process of the same user read this one's memory and environment, where the token may
+    be; only root may. What was so before is returned."""
+    libc = ctypes.CDLL(None)
+    before: int = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    return before
+
+
+def show_process(before: int) -> None:
+    if before == 1:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, before, 0, 0, 0)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
