@@ -10,7 +10,6 @@ closed cluster stays closed.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections.abc import Awaitable, Iterator
 from typing import Any, cast
@@ -25,10 +24,10 @@ from ...statemachine.runs import recorded
 from ...statemachine.tenants import access, namespaces
 from ..node import refusals
 from ..node.admin_recovery import PREFIX as RECOVERY_PREFIX
-from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
 from ..node.bootstrap_token import digest, first_secret
 from ..node.hello import check
 from .access_refusals import NOBODY, REVOKED, UNKNOWN, forbidden, unauthenticated, unknown, word
+from .bootstrap_secrets import BootstrapSecrets
 from .call import Call
 from .certificates import HEADER, claims_of, sealed
 from .failures import Failures
@@ -60,8 +59,6 @@ EMPTY = {
 }
 CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
 CATCH_UP_LOOK_S = 0.01
-HEAR_S = 2.0  # How long a leader may take to hear of the bootstrap secrets of the others.
-HEARING_MAX = 50
 STRANGER_S = 0.1
 PROVIDERS_S = 1.0  # Between two looks at what keys are wanted.
 WAITING_MAX = 500
@@ -81,8 +78,7 @@ class AccessCheck:
         self._next_look = 0.0
         # Calls that wait for this node's state, or for a refusal.
         self._waiting = 0
-        # Calls with a bootstrap secret that this node has not heard of.
-        self._hearing = 0
+        self._bootstraps = BootstrapSecrets(node)
 
     def identify(self, call: Call) -> Awaitable[None] | None:
         """Find out who calls, and refuse what they may do nowhere, before a byte of the request is
@@ -240,9 +236,9 @@ class AccessCheck:
         secret = bearer(call) or ""
         # A follower may not have heard of the secrets of all nodes, and the leader looks again.
         known = bool(secret) and not self.node.leads
-        known = known or self._is_bootstrap(secret)
-        if not known and call.method.name == CREATE and secret.startswith(BOOTSTRAP_PREFIX):
-            known = await self._hear_of_bootstrap(call, secret)
+        known = known or self._bootstraps.is_known(secret)
+        if not known and call.method.name == CREATE:
+            known = await self._bootstraps.hear(call, secret, self._is_closed)
             if self._is_closed():
                 if (waits := self.identify(call)) is not None:
                     await waits
@@ -250,24 +246,6 @@ class AccessCheck:
         if not known or call.method.name != CREATE:
             raise await self._stranger(call, self._not_bootstrapped())
         call.first, call.actor, call.caller = True, BOOTSTRAPPED, call.address
-
-    def _is_bootstrap(self, secret: str) -> bool:
-        shown = digest(secret)
-        return any(hmac.compare_digest(shown, one) for one in self.node.bootstraps)
-
-    async def _hear_of_bootstrap(self, call: Call, secret: str) -> bool:
-        """Whether this is the secret of another node, which sends a fresh leader its hash within a
-        second or so. Strangers may keep the few places taken; then it is as if nobody waited."""
-        until = call.began + min(HEAR_S, call.timeout())
-        while not self._is_bootstrap(secret) and not self._is_closed():
-            if time.monotonic() >= until or self._hearing >= HEARING_MAX:
-                return False
-            self._hearing += 1
-            try:
-                await asyncio.sleep(CATCH_UP_LOOK_S)
-            finally:
-                self._hearing -= 1
-        return True
 
     def _not_bootstrapped(self) -> Refused:
         file = self.node.bootstrap_file

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .launch import Launched, Lost, Order, Refused, launch
+from .launch import Launched, LaunchOrder, Lost, NotStarted, launch
 from .shell_limits import ShellLimits
 
 AUTO, NONE, BUBBLEWRAP, SYSTEMD = "auto", "none", "bubblewrap", "systemd"
@@ -61,10 +61,10 @@ class Isolation:
     # Where cgroups are.
     cgroups: str = ""
 
-    def order(self, argv: Sequence[str], environment: dict[str, str]) -> Order:
+    def order(self, argv: Sequence[str], environment: dict[str, str]) -> LaunchOrder:
         """What a launcher is given for one command."""
         name = f"raftsched-{os.getpid()}-{secrets.token_hex(6)}"
-        return Order(
+        return LaunchOrder(
             argv, environment, self._before(name), self.directory,
             self.limits.of_kernel(self._tasks()), self.limits.niceness, self.user,
             f"{self.cgroup}/{name}" if self.cgroup else "",
@@ -258,7 +258,7 @@ async def _trial(found: Isolation) -> str:
                 why = f"a trial ended with code {ended.code}" if ended.code else ""
         except TimeoutError:
             why = f"a trial took longer than {TRIAL_S:g} s"
-        except (OSError, Refused, Lost) as error:
+        except (OSError, NotStarted, Lost) as error:
             why = f"a trial failed: {error}"
         finally:
             if launched is not None:

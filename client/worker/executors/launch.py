@@ -23,7 +23,7 @@ SAID_MAX = 4_096
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchOrder:
     """What a launcher is given."""
 
     argv: Sequence[str]
@@ -71,7 +71,7 @@ class Ended:
     processes_met: int = 0
 
 
-class Refused(Exception):
+class NotStarted(Exception):
     """It was not started; the text says why."""
 
 
@@ -95,7 +95,7 @@ class Launched:
         self._is_over = True
         self._control.close()
         if (why := words.get("refused")) is not None:
-            raise Refused(why)
+            raise NotStarted(why)
         if (said := words.get("ended")) is not None:
             number, left, cpu_ms, memory, processes = map(int, said.split())
             return Ended(number, left, cpu_ms / 1000, memory, processes)
@@ -149,7 +149,7 @@ def _end(code: int) -> str:
     return f"its launcher was ended by {signal.Signals(-code).name}"
 
 
-async def launch(order: Order, given: IO[bytes], output: int, words: int) -> Launched:
+async def launch(order: LaunchOrder, given: IO[bytes], output: int, words: int) -> Launched:
     """Start it. OSError if there is no room for another process."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)

@@ -13,7 +13,7 @@ CHUNK = 65_536
 HEAD_BYTES = 4_096
 
 
-class Output:
+class CommandOutput:
     """Both of its outputs, counted together."""
 
     def __init__(self, context: Context, most: int) -> None:
@@ -56,7 +56,7 @@ class Pipe:
             os.close(self.writing)
         self.writing = -1
 
-    async def read(self, output: Output, maximum: int, *, last: bool = False) -> None:
+    async def read(self, output: CommandOutput, maximum: int, *, last: bool = False) -> None:
         """Read all, as a command stands still at a full pipe; keep the first or the last of it."""
         kept = self.kept
         while chunk := await self._reader.read(CHUNK):

@@ -15,8 +15,8 @@ from ..outcomes import PAYLOAD_BYTES_MAX, AttemptFailed, PermanentError
 from . import isolation
 from .executor import Executor, facts, result_of, with_secrets
 from .isolation import Isolation
-from .launch import Ended, Launched, Lost, Refused, launch
-from .output import Output, Pipe, pipe
+from .launch import Ended, Launched, Lost, NotStarted, launch
+from .output import CommandOutput, Pipe, pipe
 from .shell_limits import OUTPUT_BYTES_MAX, ShellLimits, size
 
 LOG = logging.getLogger("raftsched.worker")
@@ -129,7 +129,7 @@ class ShellExecutor(Executor):
         self, context: Context, launched: Launched, ending: asyncio.Task[Ended], out: Pipe,
         words: Pipe,
     ) -> object:  # fmt: skip
-        output = Output(context, self._limits.output)
+        output = CommandOutput(context, self._limits.output)
         reading = asyncio.gather(
             out.read(output, PAYLOAD_BYTES_MAX + 1),
             # Of a secret that was cut in two nobody would know the second half.
@@ -173,7 +173,7 @@ class ShellExecutor(Executor):
         said = _end_of(context, words)
         try:
             ended = ending.result()
-        except Refused as error:
+        except NotStarted as error:
             raise AttemptFailed(str(error), kind="shell.start") from None
         except Lost as error:
             text = f"{error}: {_text(said)}".rstrip(": ")

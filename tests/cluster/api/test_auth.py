@@ -9,7 +9,7 @@ import grpc
 import pytest
 from google.protobuf import duration_pb2
 
-from raftsched.cluster.api import auth, lasting
+from raftsched.cluster.api import bootstrap_secrets, lasting
 from raftsched.cluster.node.bootstrap_token import digest
 from raftsched.proto.contract import methods
 from raftsched.proto.v1 import (
@@ -137,7 +137,7 @@ async def test_before_the_first_token_every_call_is_refused(start: Start) -> Non
 async def test_the_secret_of_a_node_makes_the_first_token_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "HEAR_S", 0.05)
+    monkeypatch.setattr(bootstrap_secrets, "HEAR_S", 0.05)
     served = await unopened(start)
     for bad in (Role.ROLE_EDITOR, Role.ROLE_VIEWER):
         assert (await refused(make(served, "eve", bad, BOOTSTRAP))).reason == "FIELD_INVALID"
@@ -179,8 +179,8 @@ async def test_who_waits_with_a_wrong_bootstrap_secret_is_bounded(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = await unopened(start)
-    monkeypatch.setattr(auth, "HEAR_S", 0.2)
-    monkeypatch.setattr(auth, "HEARING_MAX", 2)
+    monkeypatch.setattr(bootstrap_secrets, "HEAR_S", 0.2)
+    monkeypatch.setattr(bootstrap_secrets, "HEARING_MAX", 2)
     began = time.monotonic()
     answers = await asyncio.gather(
         *(refused(make(served, f"eve{n}", Role.ROLE_ADMIN, f"rsb_{n}")) for n in range(5))
