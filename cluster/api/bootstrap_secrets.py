@@ -1,5 +1,4 @@
-"""The secrets from the nodes' folders, by which the first access token is made: whether a call shows
-one (node/bootstrap_token.py)."""
+"""Whether a call shows a secret from a node's folder, by which the first access token is made."""
 
 from __future__ import annotations
 
