@@ -99,6 +99,7 @@ def run(
     The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
     callers, tenants, workers, operators and disks beside the load; `upgrade` takes the nodes from
     an older build to this one and back, one after the other; in 30 s or more up again, too.
+    `upgrade-by-command` has `raftsched cluster upgrade` do that, however long it takes.
     """
     check_history(history, scenario)
     if scenario == HOSTILE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -26,6 +27,18 @@ class Build:
     name: str
     program: ProgramOf
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def number(self) -> str:
+        """By which `raftsched cluster upgrade` knows it."""
+        python = next(iter(self.program("n1")))
+        done = subprocess.run(
+            [python, "-c", "from raftsched.cluster.node.build import build; print(build())"],
+            env=os.environ | self.environment, capture_output=True, text=True, timeout=GIT_S,
+            check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise ProcessFailed(f"{self.name} does not say which build it is: {done.stderr[-500:]}")
+        return done.stdout.strip()
 
 
 def named(path: Path) -> Build:

@@ -20,11 +20,13 @@ from ...cluster.local.nodes import NodeProcess
 from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2
 from .builds import Build
+from .by_command import change_all
 from .chaos_cluster import READY_S, ChaosCluster
 from .faults import LEADER, STROBE, STROBE_MS, STROBE_SET_MS, Planned, split
-from .history import FaultSpan, Stop
+from .history import FaultSpan
 from .links import CLIENTS, Pair
 from .node import HITS, Control, Failpoint
+from .restarts import build_of, stop
 
 DRIFT_PPM = 2_000.0
 Deed = Callable[[ChaosCluster, Planned, list[NodeProcess]], Awaitable[str]]
@@ -174,6 +176,14 @@ async def rollback(cluster: ChaosCluster, fault: Planned, targets: list[NodeProc
     return await change_build(cluster, targets[0], cluster.older)
 
 
+async def upgrade_all(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_all(cluster, cluster.present)
+
+
+async def rollback_all(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
+    return await change_all(cluster, cluster.older)
+
+
 async def change_build(cluster: ChaosCluster, node: NodeProcess, build: Build) -> str:
     """Drained, stopped, started as another build; it is over when the node has caught up."""
     before = await build_of(cluster, node)
@@ -184,21 +194,6 @@ async def change_build(cluster: ChaosCluster, node: NodeProcess, build: Build) -
     await cluster.restart([node])
     after = await build_of(cluster, node)
     return f"{before} to {after}" if after != before else ""
-
-
-async def build_of(cluster: ChaosCluster, node: NodeProcess) -> str:
-    """What it says that it was made of."""
-    async with cluster.client(node.client, READY_S) as client:
-        status = await client.call(cluster_pb2.GetClusterStatusRequest())
-    return str(next(each.build for each in status.nodes if each.name == node.name))
-
-
-async def stop(cluster: ChaosCluster, node: NodeProcess) -> None:
-    """In order; with which code is checked."""
-    began = time.monotonic()
-    code = await asyncio.to_thread(node.stop)
-    words = node.tail() if code else ""
-    cluster.journal.add(Stop(node.name, began, time.monotonic(), code, words))
 
 
 async def kill_workers(cluster: ChaosCluster, fault: Planned, targets: list[NodeProcess]) -> str:
@@ -330,6 +325,8 @@ DEEDS: dict[str, Deed] = {
     "restart": restart,
     "upgrade": upgrade,
     "rollback": rollback,
+    "upgrade-all": upgrade_all,
+    "rollback-all": rollback_all,
     "kill-workers": kill_workers,
     "pause-workers": pause_workers,
     "remove-and-add": remove_and_add,

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 LEADER, FOLLOWER, ANY, MAJORITY, ALL = "leader", "follower", "any", "majority", "all"
 # In `upgrade`: a node of the older build, or of the present one.
 OLD, NEW = "old", "new"
-UPGRADE = "upgrade"
+UPGRADE, BY_COMMAND = "upgrade", "upgrade-by-command"
+UPGRADES = (UPGRADE, BY_COMMAND)
+BUILD_STEPS = ("upgrade", "rollback", "upgrade-all", "rollback-all")
 AGAIN_S = 30.0  # The shortest in which all nodes go up a second time.
 
 
@@ -92,6 +94,8 @@ def plan(scenario: str, seconds: float, seed: int, nodes: int = 3) -> list[Plann
         return [Planned(3.0, "herd"), Planned(3.3, "kill", LEADER, 1.0)]
     if scenario == UPGRADE:
         return upgrade(dice, seconds, nodes)
+    if scenario == BY_COMMAND:
+        return [Planned(2.0, "upgrade-all", ALL), Planned(2.1, "rollback-all", ALL)]
     line: list[Planned] = []
     at = 2.0
     while at < seconds - 4:
@@ -151,7 +155,7 @@ SINGLE = (
     "churn", "rolling",
 )  # fmt: skip
 MIXED = SINGLE
-SCENARIOS = (*SINGLE, "mixed", "herd-failover", UPGRADE)
+SCENARIOS = (*SINGLE, "mixed", "herd-failover", *UPGRADES)
 
 
 def split(shape: str, target: str, names: Sequence[str], clients: str) -> list[tuple[str, str]]:

@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ...cluster.local.nodes import NodeProcess
 from .chaos_cluster import ChaosCluster
 from .deeds import DEEDS
-from .faults import ALL, FOLLOWER, LEADER, MAJORITY, NEW, OLD, Planned
+from .faults import ALL, BUILD_STEPS, FOLLOWER, LEADER, MAJORITY, NEW, OLD, Planned
 from .history import FaultSpan
 
 # They take a disk, or count on everybody else.
-WHOLE = frozenset({"wipe", "remove-and-add", "restart", "upgrade", "rollback"})
+WHOLE = frozenset({"wipe", "remove-and-add", "restart", *BUILD_STEPS})
 
 
 class Injector:

@@ -15,7 +15,7 @@ from ..bench.herd import Herd, import_all, requests_of
 from . import builds, final_state, history, jobs, machine
 from .chaos_cluster import ChaosCluster
 from .checks import violations_in
-from .faults import UPGRADE, Planned, plan
+from .faults import UPGRADES, Planned, plan
 from .history import Bounds, FaultSpan, Observations, RecurringJob
 from .injector import Injector
 from .link_backend import Proxies
@@ -71,7 +71,7 @@ async def run(folder: Path, asked: RunOptions, say: Say) -> ScenarioResult:
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
     links = NetnsLinks() if asked.netns else Proxies()
     older = None
-    if asked.scenario == UPGRADE:
+    if asked.scenario in UPGRADES:
         older = builds.named(asked.older) if asked.older else builds.from_git(folder)
         say(f"all nodes begin as {older.name}")
     cluster = ChaosCluster(
@@ -124,7 +124,7 @@ async def mistreat(cluster: ChaosCluster, load: Load, asked: RunOptions, say: Sa
             await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
             await places.acquire()
             slow = time.monotonic() - began > asked.seconds + LATE_S
-            if slow and asked.scenario != UPGRADE:
+            if slow and asked.scenario not in UPGRADES:
                 break  # A slow machine takes its time to come back, and gets fewer faults.
             cluster.check()
             load.check()

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...cluster.ops.exits import NodeExit
 from ..percentile import percentile
+from .faults import BUILD_STEPS
 from .history import OK, ClientCall, FaultSpan, Observations, Probe
 from .jobs import HERD
 from .lateness import busy, firsts, quiet_firsts, with_others
@@ -96,7 +97,7 @@ def steps(seen: Observations) -> list[dict[str, Any]]:
     found = []
     begun = list(firsts(seen))
     for fault in seen.faults:
-        if fault.what in ("upgrade", "rollback"):
+        if fault.what in BUILD_STEPS:
             until = max(fault.ended, fault.began + STEP_LEAST_S)
             within = [one.late_ms for one in begun if fault.began <= one.due_at <= until]
             found.append({

@@ -74,6 +74,20 @@ def test_nodes_go_to_this_build_and_back_under_load(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE_S)
+def test_the_command_for_upgrades_takes_all_nodes_there_and_back(tmp_path: Path) -> None:
+    try:
+        older = builds.from_git(tmp_path)
+    except ProcessFailed as error:
+        pytest.skip(f"no older build here: {error}")
+    place = ["--with", str(tmp_path / older.name)]
+    code, found, words = chaos(tmp_path, "upgrade-by-command", "--seconds", "10", *place)
+    assert (code, found["verdict"]) == (0, "ok"), words
+    assert [step["step"] for step in found["steps"]] == ["upgrade-all", "rollback-all"]
+    assert (found["stops"], found["faults_without_sign"]) == (6, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE_S)
 @pytest.mark.parametrize(("rule", "invariant"), [("firing", "S2")])
 def test_a_broken_rule_is_found_and_named(tmp_path: Path, rule: str, invariant: str) -> None:
     code, found, words = chaos(tmp_path, "kill-any", "--seconds", "12", "--break-rule", rule)
