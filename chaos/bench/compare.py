@@ -7,21 +7,25 @@ disturbs the machine for a while disturbs all; then the best turn of each counts
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...cluster.local.nodes import running
+from ...cluster.local.nodes import NodeProcesses, running
 from ...cluster.local.process import ProcessFailed
-from . import herd, steady
-from .peers.peer import PEERS, Number, PeerSystem, installed, missing, put_load
-from .peers.postgres import postgres, server_user
+from . import compare_failover, herd, steady
+from .compare_turns import PeerTurn, figures_of_turn
+from .peers.peer import PEERS, Number, PeerSystem, installed, missing
+from .peers.postgres import server_user
+from .peers.usage import UsageWatch
 
 OURS = "ours"
 NODES = 3
 Figures = Mapping[str, Number]
 Say = Callable[[str], None]
+USED = ("servers_us_per_run", "workers_us_per_run", "servers_mb")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,8 @@ class ComparedLoad:
     workers: int = 2
     # Jobs due each second; all at one instant when 0.
     rate: float = 0.0
+    # Whether the primary, or the leader, is killed under a steady load.
+    failover: bool = False
     # Jobs a second that may be inserted; decides how far ahead the instant lies.
     insert_rate: int = 8_000
 
@@ -40,31 +46,36 @@ class ComparedLoad:
         return self.rate > 0
 
     @property
-    def limit_s(self) -> float:
-        """Until a turn is given up: generous, the programs have closer limits of their own."""
-        run_s = self.runs / self.rate if self.steady else self.runs / 1_000
-        return 240 + self.runs / self.insert_rate + run_s
+    def name(self) -> str:
+        return "failover" if self.failover else "steady" if self.steady else "herd"
 
     @property
     def key(self) -> str:
         """The figure that decides."""
-        return "lateness_p99_ms" if self.steady else "runs_per_s"
+        return {"failover": "pause_ms", "steady": "lateness_p99_ms", "herd": "runs_per_s"}[
+            self.name
+        ]
+
+    @property
+    def less_is_better(self) -> bool:
+        return self.name != "herd"
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The figures that are shown of everybody."""
+        if self.failover:
+            return ("pause_ms", "lateness_max_ms", "lost", "twice")
         if self.steady:
-            return ("lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms")
-        return ("runs_per_s", "inserted_per_s")
+            names = ("lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms")
+            return names + USED
+        return ("runs_per_s", "inserted_per_s", *USED)
 
 
 def taking_part(names: Sequence[str], load: ComparedLoad, say: Say) -> list[PeerSystem]:
     """Those that can be measured here; one that was asked for by name must be among them."""
     found = []
     for peer in map(PEERS.__getitem__, names):
-        why = missing(peer)
-        if load.steady and not peer.steady:
-            why = "it is measured with a herd only"
+        why = missing(peer, failover=load.failover)
         if why and len(names) == 1:
             raise ProcessFailed(f"{peer.name} cannot be measured: {why}")
         if why:
@@ -88,69 +99,105 @@ def run(
         # Who is not us has to get to the folders of the servers.
         folder.chmod(folder.stat().st_mode | 0o011)
     turns: dict[str, list[Figures]] = {OURS: [], **{peer.name: [] for peer in peers}}
+    failed: dict[str, str] = {}
     for number in range(rounds):
         for name, found in turns.items():
             place = folder / f"{name}-{number + 1}"
-            if name == OURS:
-                figures = ours(place, load)
-            else:
-                figures = theirs(place, PEERS[name], kits[name], load)
+            try:
+                if name == OURS:
+                    figures = ours(place, load)
+                else:
+                    figures = theirs(place, PEERS[name], kits[name], load)
+            except ProcessFailed as error:
+                # One that cannot keep up does not take the others' figures with it.
+                if name == OURS or len(peers) == 1:
+                    raise
+                failed[name] = str(error).splitlines()[-1]
+                say(f"round {number + 1} of {rounds}, {name}: no figures: {error}")
+                continue
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
             found.append(figures)
-            shutil.rmtree(place)
             shown = ", ".join(f"{key} {value:,}" for key, value in figures.items())
             say(f"round {number + 1} of {rounds}, {name}: {shown}")
-    return summary(load, turns)
+    return summary(load, turns, failed)
 
 
 def ours(folder: Path, load: ComparedLoad) -> Figures:
     with running(folder, NODES) as nodes:
-        if load.steady:
-            lasting = steady.Steady(
-                rate=load.rate, seconds=load.runs / load.rate, workers=load.workers,
-                insert_rate=load.insert_rate,
-            )  # fmt: skip
-            return chosen(load, asyncio.run(steady.run(folder, nodes, lasting)))
-        at_once = herd.Herd(runs=load.runs, workers=load.workers, insert_rate=load.insert_rate)
-        return chosen(load, asyncio.run(herd.run(folder, nodes, at_once)))
+        pids = [node.pid for node in nodes]
+        with UsageWatch(lambda: pids, lambda: [os.getpid()]) as usage:
+            found = _ours(folder, load, nodes)
+    return chosen(load, found | {
+        "servers_us_per_run": found.get("nodes_us_per_run", 0.0),
+        "servers_mb": usage.memory / 1e6,
+    })  # fmt: skip
 
 
-def theirs(folder: Path, peer: PeerSystem, kit: Path, asked: ComparedLoad) -> Figures:
-    wanted = {
-        "runs": asked.runs,
-        "workers": asked.workers,
-        "rate": asked.rate,
-        "insert_rate": asked.insert_rate,
+def _ours(folder: Path, load: ComparedLoad, nodes: NodeProcesses) -> dict[str, Number]:
+    if load.steady:
+        lasting = steady.Steady(
+            rate=load.rate, seconds=load.runs / load.rate, workers=load.workers,
+            insert_rate=load.insert_rate,
+        )  # fmt: skip
+        if load.failover:
+            return asyncio.run(compare_failover.run(folder, nodes, lasting))
+        return asyncio.run(steady.run(folder, nodes, lasting))
+    at_once = herd.Herd(runs=load.runs, workers=load.workers, insert_rate=load.insert_rate)
+    return asyncio.run(herd.run(folder, nodes, at_once))
+
+
+def theirs(folder: Path, peer: PeerSystem, kit: Path, load: ComparedLoad) -> Figures:
+    asked = {
+        "runs": load.runs,
+        "workers": 1 if peer.one_worker else load.workers,
+        "rate": load.rate,
+        "failover": load.failover,
+        "insert_rate": load.insert_rate,
+        "warm_up": peer.warm_up,
+        "least_rate": peer.least_rate,
         "payload": herd.PAYLOAD.decode(),
-        **(peer.steady if asked.steady else peer.herd),
+        **(peer.steady if load.steady else peer.herd),
     }
-    with postgres(folder) as servers:
-        found = put_load(peer, kit, servers, wanted, asked.limit_s)
-    if found["begun"] < asked.runs:
-        raise ProcessFailed(f"{peer.name} began {found['begun']} of {asked.runs} runs")
-    return chosen(asked, found | {"runs_per_s": asked.runs / found["seconds"]})
+    turn = PeerTurn(folder, peer, kit, asked)
+    found = turn.play()
+    if len(turn.pairs) < load.runs and not load.failover:
+        raise ProcessFailed(f"{peer.name} began {len(turn.pairs)} of {load.runs} runs")
+    return chosen(load, figures_of_turn(turn, found))
 
 
 def chosen(load: ComparedLoad, found: Figures) -> Figures:
-    digits = 2 if load.steady else None
-    return {key: round(found[key], digits) for key in load.keys}
+    return {key: rounded(key, found[key]) for key in load.keys}
+
+
+def rounded(key: str, value: Number) -> Number:
+    if key.startswith("lateness"):
+        return round(value, 2)
+    return round(value, 1) if key.endswith("_us_per_run") else round(value)
 
 
 def best(load: ComparedLoad, turns: Sequence[Figures]) -> Figures:
     """The turn with the best of the figure that decides, whole: no figures of different turns."""
-    choose = min if load.steady else max
+    choose = min if load.less_is_better else max
     return choose(turns, key=lambda turn: turn[load.key])
 
 
 def ratio(load: ComparedLoad, mine: Figures, other: Figures) -> float:
     """How many times better we are: above 1 in our favour, below in theirs."""
     a, b = mine[load.key], other[load.key]
-    return round(b / a if load.steady else a / b, 2)
+    if load.less_is_better:
+        a, b = b, a
+    return round(a / b, 2) if b else float("inf")
 
 
-def summary(load: ComparedLoad, turns: Mapping[str, Sequence[Figures]]) -> dict[str, object]:
+def summary(
+    load: ComparedLoad,
+    turns: Mapping[str, Sequence[Figures]],
+    failed: Mapping[str, str] | None = None,
+) -> dict[str, object]:
     mine = best(load, turns[OURS])
     whole: dict[str, object] = {
-        "of": "steady" if load.steady else "herd",
+        "of": load.name,
         "runs": load.runs,
         "workers": load.workers,
         "rounds": len(turns[OURS]),
@@ -159,15 +206,17 @@ def summary(load: ComparedLoad, turns: Mapping[str, Sequence[Figures]]) -> dict[
     }
     for name in (name for name in turns if name != OURS):
         peer = PEERS[name]
-        other = best(load, turns[name])
         settings = peer.steady if load.steady else peer.herd
-        whole[name] = {
-            "ratio": ratio(load, mine, other),
-            **other,
+        about = {
             "versions": " ".join(peer.packages),
             "settings": ", ".join(f"{key} {value}" for key, value in settings.items()),
             "turns": [turn[load.key] for turn in turns[name]],
         }
+        if not turns[name]:
+            whole[name] = {"failed": (failed or {}).get(name, ""), **about}
+            continue
+        other = best(load, turns[name])
+        whole[name] = {"ratio": ratio(load, mine, other), **other, **about}
     return whole
 
 

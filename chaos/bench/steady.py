@@ -72,7 +72,9 @@ async def run(
                 raise ProcessFailed(f"inserting took {-spare:.1f} s too long")
             await asyncio.sleep(spare)
             cpu = {node.name: node.cpu_s() for node in nodes}
+            workers_cpu = workers.cpu_s()
             seconds = await drain(client, workers, before + steady.count, int(first_s * 1000))
+            workers_cpu = workers.cpu_s() - workers_cpu
             used = sum(node.cpu_s() - cpu[node.name] for node in nodes)
     finally:
         workers.stop()
@@ -94,4 +96,5 @@ async def run(
         "lateness_worst_second_p99_ms": max(p99s),
         "nodes_cores": round(used / seconds, 3),
         "nodes_us_per_run": round(used / steady.count * 1e6, 1),
+        "workers_us_per_run": round(workers_cpu / steady.count * 1e6, 1),
     }

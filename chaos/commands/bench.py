@@ -6,12 +6,9 @@ What it needs is loaded when it runs, so that help pages come at once.
 from __future__ import annotations
 
 import functools
-import json
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -20,25 +17,14 @@ from ...client.cli.lazy import ExampleCommand, ExampleGroup
 
 if TYPE_CHECKING:
     from ...cluster.local.nodes import NodeProcesses
+from .capacity import capacity
+from .compare import compare
 from .data_folder import data_folder
+from .reporting import note_other_work, report, reporting
 
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
 Command = Callable[..., None]
-
-
-def reporting(command: Command) -> Command:
-    """Where a benchmark works and how it reports what it found."""
-    for option in (
-        click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
-                     help="Where the nodes keep their data; empty or new. Default: thrown away."),
-        click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
-                     help="Also write the figures as a page to this file."),
-        click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
-                     show_default=True, help="json: one object, the last line of stdout."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
 
 
 def common(command: Command) -> Command:
@@ -253,58 +239,6 @@ def scale(runs: int, most: int, **how: Any) -> None:
     measure("scale", how, lambda folder, nodes: scenario.run(folder, nodes, asked))
 
 
-@bench.command(cls=ExampleCommand, examples=("raftsched bench compare --peer pgqueuer --rounds 1",))
-@click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=50_000, show_default=True,
-              help="Jobs of the herd.")  # fmt: skip
-@click.option("--peer", type=click.Choice(["pgqueuer", "graphile", "all"]), default="all",
-              show_default=True)  # fmt: skip
-@click.option("--workers", type=click.IntRange(1, 32), default=2, show_default=True)
-@click.option("--rounds", type=click.IntRange(1, 20), default=2, show_default=True)
-@click.option("--steady", is_flag=True, help="A steady load instead of a herd: lateness.")
-@click.option("--rate", type=click.FloatRange(1, 100_000), default=1_667, show_default=True,
-              help="With --steady: jobs due each second.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(1, 3_600), default=20, show_default=True,
-              help="With --steady: how long.")  # fmt: skip
-@reporting
-def compare(
-    runs: int, peer: str, workers: int, rounds: int, steady: bool, rate: float, seconds: float,
-    **how: Any,
-) -> None:  # fmt: skip
-    """The same load on us and on others, in turns: how many times faster are we?
-
-    The others keep their jobs in PostgreSQL (on Debian and Ubuntu: apt-get install postgresql),
-    set up as durable as three of our nodes: a primary with two standbys and quorum commit, so that
-    a commit is on two of three disks. PGQueuer (Python) and graphile-worker (Node.js) are
-    downloaded at the first time, into a cache of their own. All of them have the same number of
-    worker processes, handlers that do nothing, jobs inserted ahead, and the settings that were
-    found best for them. Only one system is there at a time; the best turn of each counts. A ratio
-    above 1 is in our favour.
-    """
-    from ...cluster.local.process import ProcessFailed
-    from ..bench import compare as scenario
-    from ..bench.peers import postgres
-    from ..bench.peers.peer import PEERS
-    from ..bench.surroundings import surroundings
-
-    def say(word: str) -> None:
-        click.echo(f"compare: {word}", err=True)
-
-    load = scenario.ComparedLoad(runs=int(rate * seconds) if steady else runs, workers=workers,
-                         rate=rate if steady else 0.0)  # fmt: skip
-    with data_folder(how["folder"]) as folder:
-        around = surroundings(folder)
-        note_other_work()
-        try:
-            around["postgresql"] = postgres.version()
-            names = list(PEERS) if peer == "all" else [peer]
-            peers = scenario.taking_part(names, load, say)
-            found = scenario.run(folder, load, peers, rounds, say)
-        except ProcessFailed as error:
-            click.echo(f"raftsched bench: {error}", err=True)
-            sys.exit(1)
-    report("compare", found, dict(scenario.flat(found)), around, how)
-
-
 def measure(
     name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = (),
     over_time: OverTime | None = None,
@@ -333,28 +267,5 @@ def measure(
     report(name, whole, figures, around, how, over_time)
 
 
-def note_other_work() -> None:
-    if os.getloadavg()[0] > 0.5:
-        click.echo("note: this machine has other work to do, which disturbs", err=True)
-
-
-def report(
-    name: str,
-    found: Mapping[str, object],
-    rows: Mapping[str, object],
-    around: Mapping[str, object],
-    how: dict[str, Any],
-    over_time: OverTime | None = None,
-) -> None:
-    """Write what was found, as rows or whole, and what it was measured on."""
-    from ..bench.page import shown, write_page
-
-    if how["report"] is not None:
-        write_page(how["report"], name, rows, around, over_time or {})
-        click.echo(f"wrote {how['report']}", err=True)
-    if how["output"] == "json":
-        click.echo(json.dumps({"scenario": name, **found, "on": around}))
-        return
-    for key, value in rows.items():
-        click.echo(f"{key:>26}  {shown(value)}")
-    click.echo("measured on: " + ", ".join(f"{k} {v}" for k, v in around.items()), err=True)
+bench.add_command(compare)
+bench.add_command(capacity)

@@ -14,12 +14,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ....cluster.local.nodes import READY_S
 from ....cluster.local.ports import free_ports
 from ....cluster.local.process import STOP_S, Process, ProcessFailed
+from .usage import below
 
 DEBIAN = Path("/usr/lib/postgresql")
 STANDBYS = ("s1", "s2")
@@ -76,6 +77,16 @@ class Postgres:
     def port(self) -> int:
         """Where clients find the primary; user and database are `postgres`, without a password."""
         return self.ports["primary"]
+
+    @property
+    def sentinels(self) -> list[int]:
+        return []
+
+    def pids(self) -> list[int]:
+        return [server.pid for server in self.servers.values() if server.alive]
+
+    def kill_primary(self) -> None:
+        self.servers["primary"].kill()
 
     def start(self) -> None:
         self.folder.mkdir(parents=True)
@@ -165,6 +176,21 @@ def accepts(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     return len(lines) > 7 and lines[7].strip() == "ready"
+
+
+def kill_server(folder: Path) -> None:
+    """End the server of a data folder with all its processes, as the loss of its machine does."""
+    try:
+        pid = int((folder / "postmaster.pid").read_text().split()[0])
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, IndexError, ValueError):
+        return
+    # The number may be that of another program by now.
+    if bytes(folder) not in command:
+        return
+    for one in below([pid]):
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
 
 
 @contextmanager

@@ -5,18 +5,26 @@ The comparison itself has no test: it needs PostgreSQL, and packages from the ne
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
+import time
+from array import array
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from raftsched.chaos.bench import peers
 from raftsched.chaos.bench.compare import ComparedLoad, best, flat, ratio, summary, taking_part
+from raftsched.chaos.bench.compare_turns import first_due, of_failover
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
+from raftsched.chaos.bench.peers.usage import UsageWatch, below
 from raftsched.chaos.commands.bench import bench
+from raftsched.chaos.commands.compare import PEERS as TYPED
 from raftsched.cluster.local.process import Process, ProcessFailed
 
 from ...rows import each
@@ -58,39 +66,147 @@ def test_a_summary_tells_each_turn_and_one_ratio_for_each_peer() -> None:
     assert rows["pgqueuer settings"] == "batch_size 500, poll_s 0.2"
 
 
-def test_a_peer_that_cannot_run_here_is_left_out_with_a_word(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with PostgreSQL and nothing else."""
     monkeypatch.setattr(shutil, "which", lambda program: None)
-    said: list[str] = []
-
-    assert [peer.name for peer in taking_part(list(PEERS), HERD, said.append)] == ["pgqueuer"]
-    [word] = said
-    assert "graphile is left out" in word
-    assert "Node.js" in word
+    monkeypatch.setattr("raftsched.chaos.bench.peers.postgres.programs", lambda: Path("/pg"))
 
 
-def test_a_peer_asked_for_by_name_that_cannot_run_here_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("failover", "there"),
+    [(False, ["pgqueuer", "procrastinate", "apscheduler"]), (True, [])],
+)
+def test_a_peer_that_cannot_run_here_is_left_out_with_what_to_install(
+    failover: bool, there: list[str]
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda program: None)
-    with pytest.raises(ProcessFailed, match=r"graphile cannot be measured: it needs Node\.js"):
-        taking_part(["graphile"], HERD, lambda word: None)
+    load = replace(STEADY, failover=failover)
+    shown: list[str] = []
+    if there:
+        assert [peer.name for peer in taking_part(list(PEERS), load, shown.append)] == there
+    else:
+        with pytest.raises(ProcessFailed, match="no peer is left"):
+            taking_part(list(PEERS), load, shown.append)
+    assert len(shown) == len(PEERS) - len(there)
+    assert all("is left out" in one and "apt-get install" in one for one in shown)
 
 
-def test_a_steady_load_is_not_put_on_a_peer_without_a_program_for_it() -> None:
-    with pytest.raises(ProcessFailed, match="with a herd only"):
-        taking_part(["graphile"], STEADY, lambda word: None)
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("graphile", r"it needs Node\.js"), ("celery", "apt-get install redis-server"),
+     ("bullmq", "apt-get install nodejs npm")],
+)  # fmt: skip
+def test_a_peer_asked_for_by_name_that_cannot_run_here_is_an_error(name: str, why: str) -> None:
+    with pytest.raises(ProcessFailed, match=f"{name} cannot be measured: .*{why}"):
+        taking_part([name], HERD, lambda word: None)
 
 
-def test_the_figures_are_the_last_line_of_what_a_program_said() -> None:
-    assert figures_of('warning: {\n{"seconds": 2.5, "begun": 3}\n', "x") == {
-        "seconds": 2.5,
-        "begun": 3,
-    }
+def test_one_that_cannot_keep_up_is_shown_with_why_and_takes_nobody_with_it() -> None:
+    turns = {"ours": [herd(300)], "celery": [], "bullmq": [herd(600)]}
+    rows = dict(flat(summary(HERD, turns, {"celery": "it took too long"})))
+    assert rows["celery failed"] == "it took too long"
+    assert rows["bullmq ratio"] == 0.5
 
 
-@each("said", ["", "it broke", '{"seconds": 1}\nit broke', "[1]", "{}"])
+def test_a_pause_is_the_longest_that_began_with_the_loss_or_behind_it() -> None:
+    due = [n / 10 for n in range(60)]
+    # Killed at 2.0: what was fetched already goes on until 2.4, then nothing until 4.0.
+    begun = [at if at < 2.45 else max(at, 4.0) for at in due]
+    found = of_failover(list(zip(due, begun, strict=True)), 2.0, 60)
+    assert found["pause_ms"] == pytest.approx(1_600)
+    assert (found["lost"], found["twice"]) == (0, 0)
+    assert found["lateness_max_ms"] == pytest.approx(1_500)
+    again = [*zip(due[1:], begun[1:], strict=True), (due[30], 5.5)]
+    found = of_failover(again, 2.0, 60)
+    assert (found["lost"], found["twice"]) == (1, 1)
+    with pytest.raises(ProcessFailed, match="nothing ran behind the loss"):
+        of_failover([(0.0, 0.1)], 2.0, 60)
+
+
+def test_what_processes_use_is_counted_with_all_below_them() -> None:
+    burn = "import time; end = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
+    shell = ["sh", "-c", f"'{sys.executable}' -c '{burn}'; cat"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        watch = UsageWatch(lambda: [process.pid], list)
+        until = time.monotonic() + 30
+        while sum(below([process.pid]).values()) < 0.1:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        watch.look(with_memory=True)
+        watch.at[0] = 10.0
+        assert watch.servers_s[0] >= 0.1
+        assert watch.memory > 0
+        assert watch.between(10.0, 11.0) == (0.0, 0.0)
+        process.communicate(timeout=30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failover", [False, True], ids=["steady", "failover"])
+def test_a_program_puts_its_load_on_any_system(tmp_path: Path, failover: bool) -> None:
+    """A system of ours that keeps its jobs in a file; with a failover its workers break down."""
+    system = tmp_path / "in_a_file.py"
+    system.write_text(IN_A_FILE)
+    asked = {
+        "system": str(system), "runs": 200, "rate": 200.0, "workers": 2, "failover": failover,
+        "insert_rate": 2_000, "warm_up": 50, "least_rate": 50, "pairs": str(tmp_path / "pairs"),
+        "file": str(tmp_path / "jobs.db"), "breaks": failover,
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-I", str(Path(peers.__file__).with_name("load.py")), json.dumps(asked)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = figures_of(done.stdout, "x")
+    log = tmp_path / "log"
+    log.write_text(done.stdout)
+    assert first_due(log) == found["first"] < found["done"]
+    whole = array("d")
+    whole.frombytes((tmp_path / "pairs").read_bytes())
+    assert len({round(1000 * due) for due in whole[::2]}) == 200
+    assert min(at - due for due, at in zip(whole[::2], whole[1::2], strict=True)) >= 0
+    assert ("it breaks down" in done.stderr) == failover
+
+
+IN_A_FILE = """
+import sqlite3, time
+
+class System:
+    def __init__(self, asked):
+        self.asked = asked
+    def open(self):
+        return sqlite3.connect(self.asked["file"], timeout=20, isolation_level=None)
+    async def install(self):
+        self.open().execute("create table jobs (due real)")
+    async def connect(self):
+        self.file = self.open()
+    async def insert(self, due):
+        self.file.execute("begin")
+        self.file.executemany("insert into jobs values (?)", [(one,) for one in due])
+        self.file.execute("commit")
+    async def left(self):
+        return self.file.execute("select count(*) from jobs").fetchone()[0] > 0
+    def work(self, began):
+        file, count = self.open(), 0
+        while True:
+            taken = "delete from jobs where due <= ? returning due"
+            for (due,) in file.execute(taken, (time.time(),)).fetchall():
+                began(due)
+                count += 1
+            if self.asked["breaks"] and count > 100:
+                raise OSError("it breaks down")
+            time.sleep(0.01)
+
+SYSTEM = System
+"""
+
+
+def test_the_figures_are_the_last_line_of_what_a_program_wrote() -> None:
+    assert figures_of('warning: {\n{"done": 2.5, "begun": 3}\n', "x") == {"done": 2.5, "begun": 3}
+
+
+@each("said", ["", "it broke", '{"done": 1}\nit broke', "[1]", "{}"])
 def test_a_program_that_ends_without_figures_has_failed(said: str) -> None:
     with pytest.raises(ProcessFailed, match="without figures"):
         figures_of(said, "x")
@@ -164,19 +280,11 @@ def test_a_step_that_fails_says_its_last_words(tmp_path: Path) -> None:
         step.finish(60.0)
 
 
-def test_a_machine_without_postgresql_ends_the_comparison_with_a_word(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def absent() -> str:
-        raise ProcessFailed("apt-get install postgresql")
-
-    monkeypatch.setattr("raftsched.chaos.bench.peers.postgres.version", absent)
-    done = CliRunner().invoke(bench, ["compare", "-o", "json"])
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert "apt-get install postgresql" in done.stderr
-
-
-@pytest.mark.parametrize("words", [["--peer", "celery"], ["--rounds", "0"], ["--runs", "10"]])
+@each("words", [["--peer", "nobody"], ["--rounds", "0"], ["--runs", "10"], ["--rate", "5"]])
 def test_wrong_words_are_refused_before_anything_starts(words: list[str]) -> None:
     assert CliRunner().invoke(bench, ["compare", *words]).exit_code == 2
+
+
+def test_what_may_be_typed_is_what_there_is() -> None:
+    assert [*PEERS] == [*TYPED]
+    assert all((Path(peers.__file__).parent / peer.program).exists() for peer in PEERS.values())
