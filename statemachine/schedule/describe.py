@@ -81,6 +81,10 @@ def _times(fields: CronFields) -> str | None:
         return f"{pace} from {hours[0]:02}:00 to {hours[-1]:02}:{minutes[-1]:02}"
     if seconds == (0,) and len(minutes) == 1 and _in_a_row(hours):
         return f"every hour from {hours[0]:02}:{minutes[0]:02} to {hours[-1]:02}:{minutes[0]:02}"
+    apart = _step(hours, 24)
+    if seconds == (0,) and len(minutes) == 1 and apart:
+        past = f"{minutes[0]:02}"
+        return f"every {apart} hours from {hours[0]:02}:{past} to {hours[-1]:02}:{past}"
     return None
 
 

@@ -227,7 +227,7 @@ def furnish(client: Client, http: str, node: str) -> dict[str, str]:
     make("stock-take", handler="work", schedule=every(60), misfire="skip")
     make("one-at-a-time", handler="work", payload={"seconds": 3.0}, schedule=every(2),
          overlap=Overlap("queue", limit=5))  # fmt: skip
-    make("page-somebody", handler="work", priority="high", labels={"team": "platform"})
+    make("page-somebody", http=f"{http}/ok", priority="high", labels={"team": "platform"})
     make(
         "send-invoices", handler="broken", payload={"fault": 2}, retry=1, queue="billing", **billing
     )

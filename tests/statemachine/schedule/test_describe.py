@@ -35,6 +35,8 @@ from ...rows import each
         ("* 9-10 * * *", "every minute from 09:00 to 10:59 every day, Europe/Berlin"),
         ("30 8-17 * * *", "every hour from 08:30 to 17:30 every day, Europe/Berlin"),
         ("0 */6 * * *", "at 00:00, 06:00, 12:00 and 18:00 every day, Europe/Berlin"),
+        ("0 */2 * * *", "every 2 hours from 00:00 to 22:00 every day, Europe/Berlin"),
+        ("20 */3 * * mon", "every 3 hours from 00:20 to 21:20 on Monday, Europe/Berlin"),
         ("0 0 1,15 * *", "at 00:00 on days 1 and 15 of the month, Europe/Berlin"),
         ("0 0 L * *", "at 00:00 on the last day of the month, Europe/Berlin"),
         ("0 0 L-1 * *", "at 00:00 1 day before the last of the month, Europe/Berlin"),

@@ -35,14 +35,18 @@ export function Copy({ text, title, children, kind = "" }) {
 }
 
 // An instant. `as`: "relative" (3 min ago), "clock" (09:00:00), or "both". The exact one is in the
-// tooltip, and a click copies it. `zone` is the job's own, which counts if that is chosen.
-export function Time({ at, as = "relative", zone = "", empty = "–" }) {
+// tooltip, and a click copies it. `zone` is the job's own, which counts if that is chosen. What is to
+// come `next` and has just passed happens now: a list is as old as that.
+const SOON_MS = 20_000;
+
+export function Time({ at, as = "relative", zone = "", empty = "–", next = false }) {
   useStore(clock, ({ tick }) => (as === "clock" ? 0 : tick));
   const choice = useStore(zoneChoice, (one) => one.zone);
   const instant = typeof at === "number" ? at : ms(at);
   if (instant === undefined || Number.isNaN(instant)) return html`<span class="soft">${empty}</span>`;
   const shown = zoneOf(choice, zone);
-  const words = as === "relative" ? relative(instant) : clockTime(instant, shown);
+  const past = now() - instant;
+  const words = as !== "relative" ? clockTime(instant, shown) : next && past > 0 ? (past < SOON_MS ? "now" : `late by ${length(past)}`) : relative(instant);
   const whole = exact(instant, shown);
   const own = zone && zone !== shown ? `\n${exact(instant, zone)} ${zone} (the job's)` : "";
   const title = `${whole} ${shown}${own}\n${relative(instant)} · click copies it`;

@@ -75,7 +75,7 @@ function useRoom() {
   return { frame, room };
 }
 
-export function Ledger({ job }) {
+export function Ledger({ job, scheduled }) {
   const { frame, room } = useRoom();
   const { since = "newest" } = useParams();
   const [picked, setPicked] = useState(null);
@@ -88,7 +88,7 @@ export function Ledger({ job }) {
       const first = all[0]?.from;
       const counts = new Map();
       for (const bar of all) for (const [outcome, count] of bar.outcomes) counts.set(outcome, (counts.get(outcome) ?? 0) + count);
-      if (!entries.length) return html`<p class="soft">No scheduled time has come yet. Each one will stand here with what became of it.</p>`;
+      if (!entries.length) return html`<p class="soft">${scheduled ? "No scheduled time has come yet. Each one will stand here with what became of it." : "Without a schedule there is no time that could be missed."}</p>`;
       return html`
         <div class="strip large" role="group" aria-label="Scheduled times, oldest first">${all.map((bar) => html`<${Bar} key=${bar.from} bar=${bar} picked=${picked?.from} pick=${setPicked} />`)}</div>
         ${picked ? html`<${Picked} bar=${picked} job=${job} />` : ""}

@@ -87,10 +87,10 @@ const used = (name, title, as, lesser = false) => ({ name, title, lesser, cell: 
 
 const NAMESPACE_COLUMNS = [
   { name: "name", title: "Namespace", kind: "cut", cell: (one) => html`<a class="key" href=${nsLink("/jobs", one)} title=${one.description || one.name}>${one.name}</a>` },
-  used("jobs", "Jobs"), used("liveRuns", "Under way"), used("leases", "Leased", number, true), used("payloadBytes", "Payloads", bytes, true),
+  used("jobs", "Jobs"), used("liveRuns", "Under way"), { ...used("leases", "Leased", number, true), hidden: true }, { ...used("payloadBytes", "Payloads", bytes, true), hidden: true },
   { name: "dead", title: "Dead letters", num: true, cell: (one) => html`<a href=${nsLink("/dead", one)}>${number(one.usage?.deadLetters)}</a>` },
   { name: "calls", title: "Calls / s", lesser: true, num: true, cell: (one) => (one.quota?.callsPerSecond ? number(one.quota.callsPerSecond) : soft("no limit")) },
-  { name: "share", title: "Share", lesser: true, num: true, cell: (one) => number(one.weight || 100) },
+  { name: "share", title: "Share", lesser: true, hidden: true, num: true, cell: (one) => number(one.weight || 100) },
   ...KEEPS.map(([name, title, usual], place) => ({ name, title: title.replace("Keep ", "Keeps "), lesser: true, hidden: place > 1, cell: (one) => (one[name] ? lengthTyped(durationMs(one[name])) : soft(usual)) })),
 ];
 
@@ -339,7 +339,7 @@ const AUDIT_COLUMNS = [
   { name: "actor", title: "Who", kind: "cut", cell: (record) => record.actor || soft("not known") },
   { name: "method", title: "Did", cell: (record) => record.method },
   { name: "subject", title: "What", kind: "cut", cell: subject },
-  { name: "change", title: "Change", kind: "rest", lesser: true, cell: (record) => html`<span title=${record.change}>${record.change}</span>` },
+  { name: "change", title: "Change", kind: "rest", lesser: true, cell: (record) => html`<span title=${record.change}>${(record.change ?? "").replace(/\s+/g, " ")}</span>` },
   { name: "revision", title: "Revision", lesser: true, num: true, hidden: true, cell: revision },
   { name: "request", title: "Request", lesser: true, hidden: true, cell: (record) => record.requestId && html`<${Id} id=${record.requestId} most=${16} />` },
 ];

@@ -4,11 +4,12 @@ import { html, useState } from "../lib/dom.js";
 import { useAsked } from "../lib/load.js";
 import { prefix } from "../lib/route.js";
 import { learnWhoWeAre } from "../lib/session.js";
-import { Button } from "./bits.js";
+import { Button, Copy } from "./bits.js";
 import { Text } from "./fields.js";
 import { Failed } from "./notes.js";
 
 const DEADLINE_MS = 10_000;
+const MAKE = "raftsched token create look --role viewer --all-namespaces";
 
 export async function signIn(token) {
   const answer = await fetch(`${prefix}/session`, {
@@ -41,7 +42,7 @@ export function SignIn() {
   return html`<div class="page"><form class="form" onSubmit=${submit}>
     <h1>Sign in</h1>
     ${provider ? html`<a class="button main" href=${begin}>Sign in by ${provider.name}</a><p class="soft">Or by an access token:</p>` : ""}
-    <p class="soft">This cluster answers those who show an access token. An admin makes one with <code>raftsched token create look --role viewer --all-namespaces</code>.</p>
+    <p class="soft">This cluster answers those who show an access token. An admin makes one with</p><p><${Copy} text=${MAKE} kind="mono">${MAKE}</${Copy}></p>
     <${Text} label="Access token" kind="password" mono value=${token} put=${setToken} placeholder="rs_…" help="It is kept in a cookie that only this gateway can read, until you sign out." />
     ${state.error ? html`<${Failed} error=${state.error} />` : ""}
     <div class="bar"><${Button} type="submit" kind="main" disabled=${state.busy || !token.trim()}>${state.busy ? "Asking…" : "Sign in"}</${Button}></div>

@@ -56,7 +56,7 @@ const AROUND = 3;
 const AUDIT = "AccessService/ListAuditRecords";
 const AUDIT_MAX = 200;
 
-const brief = (value) => (value === undefined ? "nothing" : typeof value === "string" ? value : JSON.stringify(value));
+const brief = (value) => (value === undefined ? "nothing" : typeof value === "string" ? value : Array.isArray(value) && value.every((one) => one?.cron) ? value.map((one) => one.cron.expression).join("; ") : JSON.stringify(value));
 
 // Equal lines far from a difference are left out.
 function near(all) {

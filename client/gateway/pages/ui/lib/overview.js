@@ -2,7 +2,8 @@
 // newest stretch on, which grows as long as it lasts.
 import { read } from "./api.js";
 import { useEffect, useState } from "./dom.js";
-import { many, words } from "./format.js";
+import { many } from "./format.js";
+import { conditionWords } from "./kept.js";
 import { pulse, useLive } from "./live.js";
 import { useLeaderBack } from "./load.js";
 import { link, namespace } from "./route.js";
@@ -192,8 +193,6 @@ export function grouped(runs) {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
-const conditionOf = (alert) => words(Object.keys(alert.condition ?? {})[0]?.replace(/[A-Z]/g, (letter) => `_${letter}`) ?? "");
-
 export async function troubles(signal) {
   // What the node at hand knows is new enough, and keeps the leader free.
   const about = { namespace: namespace(), read: STALE };
@@ -213,7 +212,7 @@ export async function troubles(signal) {
   const slow = (pulse.get().cluster?.nodes ?? []).filter((node) => durationMs(node.slowestSync) >= SLOW_SYNC_MS);
   const raised = [...(alerts.alerts ?? []), ...(own.alerts ?? [])].filter((alert) => alert.raisedTime);
   return [
-    ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionOf(alert)}`, at: alert.raisedTime, href: link(["/settings", "alerts"]) })),
+    ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionWords(alert.condition)}`, at: alert.raisedTime, href: link(["/settings", "alerts"]) })),
     ...(broken.jobs ?? []).map((job) => ({ state: "BROKEN", title: job.name, text: `set aside: ${job.status?.brokenReason ?? ""}`, at: job.status?.brokenTime, href: link(["/jobs", job.name]) })),
     ...grouped(dead.runs ?? []).slice(0, FEW).map((group) => ({
       state: "FAILED", title: group.job, text: `${many(group.count, "run")} failed within the hour${group.kind ? `: ${group.kind}` : ""}`, at: group.last,

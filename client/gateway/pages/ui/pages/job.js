@@ -40,8 +40,13 @@ function Next({ job }) {
     <header><h2>Next</h2><span title="The zone that its schedule is written in">${zone}</span><span class="grow"></span>${job.status?.leftOut ? html`<span>left out: ${job.status.leftOut}</span>` : ""}</header>
     ${occurrences.length ? html`<${Nexts} occurrences=${occurrences} zone=${zone} />` : html`<p class="soft">${(job.spec?.schedules ?? []).length ? "No time is left ahead." : "It has no schedule: it runs manually or after other jobs."}</p>`}
     ${notes.map((text) => html`<p class="state is-warn wrap"><${Shape} of="triangle" tone="warn" />${text}</p>`)}
-  </section>
-  ${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${zone} about=${[job.uid, job.version]} ask=${(more, signal) => read(pathOf(job.name, "/next"), { namespace: namespace(), ...more }, { signal })} />` : ""}`;
+  </section>`;
+}
+
+function Clocks({ job }) {
+  const { occurrences = [] } = job.preview;
+  const zone = clockZone(job.spec);
+  return html`${occurrences.length ? html`<${AtClockChanges} occurrences=${occurrences} zone=${zone} about=${[job.uid, job.version]} ask=${(more, signal) => read(pathOf(job.name, "/next"), { namespace: namespace(), ...more }, { signal })} />` : ""}`;
 }
 
 const idOf = (run) => run.id;
@@ -63,7 +68,7 @@ function Runs({ name }) {
 function Why({ name }) {
   const asked = useLiveAsked((signal) => read(pathOf(name, "/explain"), { namespace: namespace() }, { signal }), `${namespace()} ${name}`, (event) => event.job === name);
   return html`<${Asked} asked=${asked} what="explanation" rows=${2}>${(why) => html`<div class="note"><h2>${why.summary}</h2>
-    ${(why.obstacles ?? []).map((one) => html`<p><strong>${words(one.kind)}</strong> ${one.message} ${one.until ? html`Until <${Time} at=${one.until} as="both" />.` : ""}</p>`)}
+    ${(why.obstacles ?? []).map((one) => html`<p><strong>${words(one.kind)}:</strong> ${one.message}${one.until ? html` (<${Time} at=${one.until} />)` : ""}</p>`)}
     ${(why.obstacles ?? []).length ? "" : html`<p>Nothing stands in its way.</p>`}</div>`}</${Asked}>`;
 }
 
@@ -73,7 +78,7 @@ function Around({ name }) {
     ${edges.length ? html`<ul class="lines">${edges.map((edge) => html`<li><a class="grow" href=${link(["/jobs", edge[end]])}>${edge[end]}</a><span class="soft">on ${words(edge.condition) || "success"}</span></li>`)}</ul>` : html`<p class="soft">None.</p>`}</div>`;
   return html`<${Asked} asked=${asked} what="graph" rows=${2}>${(graph) => html`<div class="columns">
     ${side((graph.edges ?? []).filter((edge) => edge.downstream === name), "upstream", "It happens after")}
-    ${side((graph.edges ?? []).filter((edge) => edge.upstream === name), "downstream", "After it happen")}
+    ${side((graph.edges ?? []).filter((edge) => edge.upstream === name), "downstream", "What happens after it")}
     </div>${(graph.jobs ?? []).length > 1 ? html`<p><a href=${link("/flows", { job: name })}>All ${many(graph.jobs.length, "job")} of its graph</a></p>` : ""}`}</${Asked}>`;
 }
 
@@ -104,7 +109,7 @@ function Seen({ job, again }) {
     ${status.state === "STATE_BROKEN" ? html`<div class="note" data-is="bad"><h2>Set aside <${Time} at=${status.brokenTime} /></h2><p>${status.brokenReason}</p></div>` : ""}
     ${job.spec?.description ? html`<p>${job.spec.description}</p>` : ""}
     <${Facts} job=${job} />
-    <div class="job-top"><div class="stack"><${Next} job=${job} /></div><${Ledger} job=${job.name} /></div>
+    <div class="job-top"><${Next} job=${job} /><div class="stack"><${Ledger} job=${job.name} scheduled=${(job.spec?.schedules ?? []).length > 0} /><${Clocks} job=${job} /></div></div>
     <nav class="tabs" aria-label="Parts of the job">${TABS.map(([name, word]) => html`<a href=${link(["/jobs", job.name], { tab: name === "runs" ? "" : name })} aria-current=${tab === name ? "page" : undefined}>${word}</a>`)}</nav>
     ${tab === "runs" ? html`<${Runs} name=${job.name} />` : ""}
     ${tab === "why" ? html`<${Why} name=${job.name} />` : ""}

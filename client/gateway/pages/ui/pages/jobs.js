@@ -77,7 +77,7 @@ const COLUMNS = [
   { name: "name", title: "Name", sort: "name", kind: "cut", cell: (job) => html`<${Name} job=${job} />` },
   { name: "state", title: "State", hidden: true, lesser: true, cell: (job) => html`<${State} state=${job.status?.state} />` },
   { name: "when", title: "When", kind: "cut", lesser: true, cell: (job) => html`<${When} job=${job} />` },
-  { name: "next", title: "Next", sort: "next_time", cell: (job) => html`<${Time} at=${job.status?.state === "STATE_ACTIVE" ? job.status.nextDueTime : undefined} zone=${zoneOfJob(job)} />` },
+  { name: "next", title: "Next", sort: "next_time", cell: (job) => html`<${Time} at=${job.status?.state === "STATE_ACTIVE" ? job.status.nextDueTime : undefined} zone=${zoneOfJob(job)} next />` },
   { name: "last", title: "Last 20", cell: (job) => html`<${Last} job=${job} />` },
   { name: "good", title: "Succeeded", num: true, lesser: true, cell: (job) => html`<${Good} job=${job} />` },
   { name: "took", title: "Median", num: true, lesser: true, cell: (job) => html`<${Took} job=${job} />` },

@@ -17,6 +17,8 @@ import { State, stateOf } from "../components/state.js";
 // How often progress and log of a run under way are asked for: no event carries them.
 const FOLLOW_MS = 2_000;
 const NEAR_PX = 24;
+// What became of the scheduled time where nothing was unusual.
+const USUAL = new Set([undefined, "OUTCOME_UNSPECIFIED", "OUTCOME_RAN", "OUTCOME_TRIGGERED"]);
 
 const pathOf = (id, verb = "") => `/v1/runs/${encodeURIComponent(id)}${verb}`;
 
@@ -33,7 +35,7 @@ function Why({ why }) {
   if (!why) return "";
   const obstacles = why.obstacles ?? [];
   return html`<div class="note" data-is="warn"><h2>${obstacles.length ? "What it waits for" : why.summary}</h2>
-    ${obstacles.map((one) => html`<p><strong>${words(one.kind)}</strong> ${one.message} ${one.until ? html`Until <${Time} at=${one.until} as="both" />.` : ""}</p>`)}</div>`;
+    ${obstacles.map((one) => html`<p><strong>${words(one.kind)}:</strong> ${one.message}${one.until ? html` (<${Time} at=${one.until} />)` : ""}</p>`)}</div>`;
 }
 
 function Ahead({ run }) {
@@ -41,7 +43,7 @@ function Ahead({ run }) {
   if (!run.progress) return "";
   return html`<div class="card"><header><h2>Progress</h2><span class="grow"></span>${time ? html`<span>said <${Time} at=${time} /></span>` : ""}</header>
     ${Number(total) ? html`<${Meter} part=${Number(done ?? 0)} whole=${Number(total)} />` : ""}
-    <p>${number(done)}${Number(total) ? ` of ${number(total)}` : ""} ${message ?? ""}</p></div>`;
+    <p>${number(done)}${Number(total) ? ` of ${number(total)}` : ""}${message ? ` · ${message}` : ""}</p></div>`;
 }
 
 function Bytes({ payload, empty }) {
@@ -71,7 +73,7 @@ function Triggered({ run }) {
 function Facts({ run }) {
   const rows = [
     ["Job", html`<a href=${link(["/jobs", run.job])}>${run.job}</a>`], ["Id", html`<${Id} id=${run.id} most=${60} />`],
-    ["Why it exists", `${words(run.cause)}${run.outcome && run.outcome !== "OUTCOME_UNSPECIFIED" ? `, ${words(run.outcome)}` : ""}`],
+    ["Why it exists", `${words(run.cause)}${USUAL.has(run.outcome) ? "" : `, ${words(run.outcome)}`}`],
     ["Scheduled", html`<${Time} at=${run.scheduledTime} as="both" />`], ["Due", html`<${Time} at=${run.dueTime} as="both" />`],
     ["Queue", html`<a href=${link(["/queues", run.queue || "default"])}>${run.queue || "default"}</a>`], ["Priority", words(run.priority) || "medium"],
     run.worker && ["Worker", run.worker], Number(run.token) && ["Token", html`<span title="The fence: each lease has a larger one.">${number(run.token)}</span>`],

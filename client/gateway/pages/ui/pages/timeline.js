@@ -89,7 +89,7 @@ function Row({ job, range, asked, width, now, zone }) {
   };
   return html`<svg class="row" width=${width} height=${ROW} role="group" aria-label=${`${job.name}: ${number(data?.marks.length ?? 0)} marks`}>
     <${Lines} range=${range} width=${width} height=${ROW} now=${now} zone=${zone} />
-    ${error && !data ? html`<text class="bad" x="8" y="17">${error.message}</text>` : ""}
+    ${data ? "" : html`<text class=${error ? "bad" : ""} x="8" y="17">${error ? error.message : "asking…"}</text>`}
     ${bars.map((mark) => {
       const left = x(mark.at, range, width);
       const wide = Math.max(LEAST, x(mark.end ?? now, range, width) - left);

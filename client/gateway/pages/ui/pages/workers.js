@@ -57,7 +57,7 @@ export const workerColumns = (drain, paces) => [
     { name: "pace", title: "Against others", cell: (worker) => html`<${Pace} pace=${paces.by.get(worker.worker)} />` },
   ] : []),
   { name: "queues", title: "Queues", kind: "short", cell: (worker) => html`<span title=${(worker.queues ?? []).join(", ")}>${some(worker.queues)}</span>` },
-  { name: "labels", title: "Labels", kind: "short", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
+  { name: "labels", title: "Labels", kind: "cut", lesser: true, cell: (worker) => html`<${Labels} labels=${worker.labels} />` },
   { name: "handlers", title: "Handlers", kind: "short", lesser: true, cell: (worker) => html`<span title=${(worker.handlers ?? []).join(", ")}>${(worker.handlers ?? []).length ? some(worker.handlers) : "all"}</span>` },
   { name: "program", title: "Version", kind: "cut", lesser: true, hidden: Boolean(paces), cell: (worker) => worker.program },
   { name: "since", title: "Connected", lesser: true, hidden: true, cell: (worker) => html`<${Time} at=${worker.connectTime} />` },
