@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -14,13 +15,15 @@ import raftsched
 
 # A worker's image carries the SDK; it must start without the engine and the consensus library.
 LIGHT = {"raftsched.client": ("rocksdict", "pysyncobj"), "raftsched.client.cli": ("grpc",)}
+# These want raftsched[otel], and are imported where spans are wanted.
+EXTRA = re.compile(r"\.(otel_spans|span_queue|call_spans|attempt_spans|request_spans)$")
 
 
 def main() -> None:
     names = [module.name for module in pkgutil.walk_packages(raftsched.__path__, "raftsched.")]
     assert len(names) > len(LIGHT), f"the wheel is empty: {names}"
     for name in names:
-        if not name.endswith("__main__"):
+        if not name.endswith("__main__") and not EXTRA.search(name):
             importlib.import_module(name)
     for name, heavy in LIGHT.items():
         probe = f"import sys, {name}; print(*sorted({{*{heavy!r}}} & {{*sys.modules}}))"

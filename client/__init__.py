@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from .sdk.schedules import every as every
     from .sdk.schedules import once as once
     from .sdk.specs import job_of as job_of
+    from .sdk.tracing import start_tracing as start_tracing
+    from .sdk.tracing import stop_tracing as stop_tracing
     from .sdk.triggers import trigger_of as trigger_of
     from .worker.context import Context as Context
     from .worker.context import current_context as current_context
@@ -128,6 +130,8 @@ _HOMES = {
     "every": "sdk.schedules",
     "job_of": "sdk.specs",
     "once": "sdk.schedules",
+    "start_tracing": "sdk.tracing",
+    "stop_tracing": "sdk.tracing",
     "trigger_of": "sdk.triggers",
 }
 __all__ = sorted(_HOMES)

@@ -33,6 +33,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     # Nodes serve probes by it, the gateway everything.
     "uvicorn": ("cluster/ops/probes.py", "client/gateway/server.py"),
     "starlette": ("cluster/ops/probes.py", "client/gateway/"),
+    # Nothing of it is loaded where nobody wants spans; see proto/tracing.py.
+    "opentelemetry": ("proto/otel_spans.py", "proto/span_queue.py"),
     "grpc": ("cluster/", "client/", "chaos/real/", "chaos/bench/"),
 }
 # The rules get time, chance and the world as arguments, or do without.

@@ -15,6 +15,7 @@ import msgspec
 from google.protobuf.message import Message
 from starlette.types import Receive, Scope, Send
 
+from ...proto import tracing
 from ...proto.contract import method_of
 from ...proto.v1 import access_pb2, cluster_pb2, common_pb2
 from ..sdk.async_core import AsyncClientCore
@@ -103,6 +104,8 @@ class Gateway:
             )
         finally:
             log(exchange)
+            if exchange.span is not None:
+                exchange.span.end()
 
     async def _serve(self, exchange: Exchange) -> None:
         headers = exchange.headers
@@ -128,6 +131,7 @@ class Gateway:
         if binding is None:
             raise _not_allowed(exchange.path, exchange.verb, route.allow, self._routes)
         exchange.call = binding.call.verb
+        self._begin_span(exchange, binding)
         if binding.call.streams_out:
             if exchange.scope["method"] == "HEAD":
                 raise _not_allowed(exchange.path, "HEAD", "GET")
@@ -149,6 +153,14 @@ class Gateway:
                 answered = await self._answer(exchange, binding, request, token, is_plain)
             answered.media = media
             await exchange.answer(answered)
+
+    def _begin_span(self, exchange: Exchange, binding: Binding) -> None:
+        if (spans := tracing.active()) is not None:
+            from .request_spans import begun  # It loads OpenTelemetry.
+
+            exchange.span = begun(spans, exchange, self._settings.prefix + binding.template)
+            if exchange.span is not None:
+                exchange.always["traceparent"] = exchange.span.traceparent
 
     async def _show(self, exchange: Exchange, page: StaticPage) -> None:
         """What is the same for everybody."""
@@ -212,7 +224,9 @@ class Gateway:
         headers = exchange.headers
         manners.put_request_id(request, headers)
         manners.put_etag(request, binding, headers)
-        wire.put_trace(request, headers)
+        # Where there are spans, a run belongs to the one that defers it, below that of the request.
+        if exchange.span is None:
+            wire.put_trace(request, headers)
 
         async def ask(one: Message) -> Answer[Any]:
             answer = await self._ask(exchange, one, token)

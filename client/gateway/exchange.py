@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
@@ -19,6 +19,9 @@ from . import manners, wire
 from .config import BESIDE_BYTES, Settings
 from .headers import Headers
 from .problems import JSON, GatewayRefusal
+
+if TYPE_CHECKING:
+    from .request_spans import RequestSpan
 
 access = logging.getLogger("raftsched.gateway.access")
 # An access token, and the secret that makes the first one.
@@ -66,6 +69,8 @@ class Exchange:
     # What the cluster says of its answer, and what a browser learns of any, as headers.
     about: dict[str, str] = field(default_factory=dict)
     always: dict[str, str] = field(default_factory=dict)
+    # Where spans are made: its own.
+    span: RequestSpan | None = None
     # What its answer takes of what is bounded, until it was read.
     held: ExitStack = field(default_factory=ExitStack)
 

@@ -25,4 +25,5 @@ It knows the contracts and nothing else of ours. Others may use:
 * results: what the handler of a run returned.
 * models: models of pydantic, known by their methods.
 * trace: which trace the code that runs now belongs to.
+* tracing: spans by OpenTelemetry: switched on, and named in logs.
 """

@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from google.protobuf.message import Message
 
+from ...proto import tracing
 from .async_connections import AsyncConnections
 from .course import Course
 from .endpoints import Endpoints
@@ -86,6 +87,17 @@ class AsyncClientCore:
         """
         course = self._links.begin(request, options)
         metadata = self._links.metadata(options)
+        spans = tracing.active()
+        if spans is None:
+            return await self._ask(course, metadata)
+        from .call_spans import calling  # It loads OpenTelemetry.
+
+        with calling(spans, course) as span:
+            answer = await self._ask(course, (*metadata, *span.metadata))
+            span.answered(answer)
+            return answer
+
+    async def _ask(self, course: Course, metadata: Metadata) -> Answer[Any]:
         while True:
             attempt = course.next_try(monotonic())
             found = await self.connections.ask(course.method, course.request, attempt, metadata)

@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 
 from google.protobuf.message import Message
 
+from ...proto import tracing
 from .connections import Connections
 from .course import Course
 from .endpoints import Endpoints
@@ -87,6 +88,17 @@ class ClientCore:
         """
         course = self._links.begin(request, options)
         metadata = self._links.metadata(options)
+        spans = tracing.active()
+        if spans is None:
+            return self._ask(course, metadata)
+        from .call_spans import calling  # It loads OpenTelemetry.
+
+        with calling(spans, course) as span:
+            answer = self._ask(course, (*metadata, *span.metadata))
+            span.answered(answer)
+            return answer
+
+    def _ask(self, course: Course, metadata: Metadata) -> Answer[Any]:
         while True:
             attempt = course.next_try(monotonic())
             found = self.connections.ask(course.method, course.request, attempt, metadata)

@@ -173,11 +173,13 @@ class Streams:
         # Silence is watched by the session's tick, which cancels the call.
         while (frame := await call.read()) is not grpc.aio.EOF:
             if frame.HasField("welcome"):
-                self._on_welcome(endpoint)
+                self._on_welcome(endpoint, frame.welcome)
             self.obey(self._session.received(frame, monotonic()))
             self.changed()
 
-    def _on_welcome(self, endpoint: str) -> None:
+    def _on_welcome(self, endpoint: str, welcome: worker_pb2.Welcome) -> None:
+        if self._runner is not None and self._runner.spans is not None:
+            self._runner.spans.cluster = welcome.cluster
         LOG.info("worker %s is connected to %s", self._session.worker, endpoint)
         self._welcomed = True
         self._welcomed_at = monotonic()

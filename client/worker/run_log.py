@@ -8,6 +8,7 @@ import threading
 from collections.abc import MutableMapping
 from typing import Any
 
+from ...proto import tracing
 from ...proto.v1.worker_pb2 import Lease
 from .outcomes import LOG_BYTES_MAX
 from .redaction import NO_SECRETS
@@ -41,7 +42,9 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]
     ) -> tuple[object, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**(kwargs.get("extra") or {}), **self.fields}
+        spans = tracing.active()
+        places = {} if spans is None else spans.log_fields()
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **self.fields, **places}
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401

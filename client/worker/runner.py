@@ -7,7 +7,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop
@@ -17,6 +17,9 @@ from .frames import merged
 from .outcomes import STOPPED, PermanentError, Released
 from .protocol import Session
 from .threads import Mailbox, Threads
+
+if TYPE_CHECKING:
+    from .attempt_spans import AttemptSpans
 
 FetchSecrets = Callable[[Lease], Awaitable[Mapping[str, str]]]
 
@@ -45,11 +48,14 @@ class Runner:
         failed: Callable[[BaseException], None],
         threads: int,
         secrets: FetchSecrets,
+        spans: AttemptSpans | None = None,
     ) -> None:
         self._runnables = runnables
         self._session = session
         # Asks the cluster for the secrets of a lease.
         self._secrets = secrets
+        # None: attempts have no spans.
+        self.spans = spans
         # Called when there may be something to say.
         self._changed = changed
         # Called when something of ours is broken, which must not pass in silence.
@@ -80,7 +86,7 @@ class Runner:
             return
         context, token = Context(lease, self), lease.token
         if handler.inline:
-            result = self._base.copy().run(call, handler.invoke, context)
+            result = self._base.copy().run(call, handler.invoke, context, self.spans)
             self._session.ended(token, result)
             self._changed()
             return
@@ -100,11 +106,11 @@ class Runner:
         self._changed()
 
     async def _drive(self, invoke: Callable[[Context], Any], context: Context, token: int) -> None:
-        self._end_of(token, await drive(invoke, context))
+        self._end_of(token, await drive(invoke, context, self.spans))
 
     def _on_thread(self, invoke: Callable[[Context], Any], context: Context, token: int) -> None:
         context.started = True
-        result = self._base.copy().run(call, invoke, context)
+        result = self._base.copy().run(call, invoke, context, self.spans)
         self._mailbox.put(lambda: self._end_of(token, result))
 
     def _end_of(self, token: int, result: Result) -> None:
@@ -192,9 +198,12 @@ class Runner:
         self._threads.close()
 
 
-async def drive(invoke: Callable[[Context], Any], context: Context) -> Result:
+async def drive(
+    invoke: Callable[[Context], Any], context: Context, spans: AttemptSpans | None = None
+) -> Result:
     """Run an async handler to its end, in a task of its own."""
     enter(context)
+    span = None if spans is None else spans.begin(context)
     context.started = True
     try:
         context.check_cancelled()
@@ -203,18 +212,27 @@ async def drive(invoke: Callable[[Context], Any], context: Context) -> Result:
         raise
     except BaseException as error:
         result = _end(context, error)
-    return _noted(context, result)
+    result = _noted(context, result)
+    if span is not None:
+        span.end(result)
+    return result
 
 
-def call(invoke: Callable[[Context], Any], context: Context) -> Result:
-    """Run a sync handler to its end."""
+def call(
+    invoke: Callable[[Context], Any], context: Context, spans: AttemptSpans | None = None
+) -> Result:
+    """Run a sync handler to its end, in a context of its own."""
     enter(context)
+    span = None if spans is None else spans.begin(context)
     try:
         context.check_cancelled()
         result = outcomes.success(context.lease, invoke(context), context.log_tail)
     except BaseException as error:
         result = _end(context, error)
-    return _noted(context, result)
+    result = _noted(context, result)
+    if span is not None:
+        span.end(result)
+    return result
 
 
 def _noted(context: Context, result: Result) -> Result:

@@ -14,9 +14,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, TypedDict, TypeVar, overload
 
 from ...cluster.local.systemd import give_signs, notify
+from ...proto import tracing
 from ...proto.v1 import worker_pb2
 from ..sdk.async_core import AsyncClientCore
 from ..sdk.links import Tls
@@ -27,6 +28,9 @@ from .handlers import Handler
 from .lease_secrets import LeaseSecrets
 from .protocol import LEASES_MAX, Session
 from .runner import Runnable, Runner
+
+if TYPE_CHECKING:
+    from .attempt_spans import AttemptSpans
 
 LOG = logging.getLogger("raftsched.worker")
 
@@ -165,7 +169,10 @@ class Worker:
                 "run() takes the signals, so it is for the main thread; "
                 "elsewhere use asyncio.run(worker.serve()) and worker.stop()"
             )
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with (
+            tracing.running("raftsched-worker"),
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
+        ):
             runner.run(self._run())
 
     async def _run(self) -> None:
@@ -245,6 +252,7 @@ class _Service:
             self._fail,
             threads,
             LeaseSecrets(self._client, lambda: self._worker.id).fetch,
+            self._spans(),
         )
         self._streams.attach(self._runner)
         always: list[asyncio.Future[None]] = [
@@ -269,6 +277,14 @@ class _Service:
             self._failed.cancel()
             self._runner.stop_all("the worker has stopped")
             self._runner.close()
+
+    def _spans(self) -> AttemptSpans | None:
+        spans = tracing.active()
+        if spans is None:
+            return None
+        from .attempt_spans import AttemptSpans  # It loads OpenTelemetry.
+
+        return AttemptSpans(spans, self._worker.id, self._worker._queues)
 
     def _fail(self, error: BaseException) -> None:
         """What must not happen has happened: let the worker end by it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -25,6 +25,13 @@ LAST_LOOK_SHARE = 0.25
 # Metadata that belong to one connection.
 OWN = frozenset({"user-agent", "te", "content-type", "raftsched-certificate"})
 OWN_PREFIXES = ("grpc-", ":")
+
+
+class SpanOfCall(Protocol):
+    """The span of a call on this node."""
+
+    def end(self, code: str) -> None:
+        """The call has ended with this code."""
 
 
 class Call:
@@ -48,6 +55,7 @@ class Call:
         "namespace",
         "peer",
         "seconds",
+        "span",
         "token",
         "until",
         "vouched",
@@ -81,6 +89,8 @@ class Call:
         self.first = False
         # The caller may not see payloads.
         self.hides = False
+        # Of a caller that is known and traces this call.
+        self.span: SpanOfCall | None = None
         left = None if stream else context.time_remaining()
         self.seconds = TIMEOUT_S if left is None else min(left, method.longest_s)
         self.margin = min(MARGIN_S, self.seconds * MARGIN_SHARE)

@@ -12,11 +12,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import Message
 
+from ...proto import tracing
 from ...proto.contract import Method
 from ...proto.v1 import common_pb2
 from ...statemachine.core.rejection import Reason, Refused, Rejection
@@ -35,6 +36,9 @@ from .refused import RefusedCalls
 from .status import DETAILS, code_of, details_of, words_of
 from .strangers import Strangers
 from .unread import Unread
+
+if TYPE_CHECKING:
+    from .call_spans import NodeCallSpans
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +79,7 @@ class Calls:
         self.identify, self.admit = identify, admit
         self.shares, self.refused, self.unread = shares, refused, unread
         self.strangers = strangers
+        self.spans = call_spans_of(node)
         self.bodies = Bodies(strangers)
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -100,6 +105,8 @@ class Calls:
                 code = fail(context, method.name, self.trailing())
             finally:
                 self.observer.called(method.name, code, time.monotonic() - call.began)
+                if call.span is not None:
+                    call.span.end(code)
             return b""
 
         # As a stream of one message: gRPC hands that over when it is asked for it, not before.
@@ -109,6 +116,8 @@ class Calls:
         """Who calls, then whether there is room, and only then what is asked."""
         if (waits := self.meet(call)) is not None:
             await waits
+        if self.spans is not None:
+            call.span = self.spans.begin(call)
         shares, caller = self.shares, call.caller
         shares.answers.check(caller, ANSWER_MAX)
         calls = shares.strangers if call.is_stranger else shares.calls
@@ -275,6 +284,16 @@ class Calls:
         if age_ms is not None:
             found.append(("raftsched-age-ms", str(age_ms)))
         return tuple(found)
+
+
+def call_spans_of(node: NodePort) -> NodeCallSpans | None:
+    """What makes the spans of calls; None where nobody wants any."""
+    spans = tracing.active()
+    if spans is None:
+        return None
+    from .call_spans import NodeCallSpans  # It loads OpenTelemetry.
+
+    return NodeCallSpans(spans, node.name)
 
 
 def as_it_is(answer: Message) -> None:

@@ -23,9 +23,9 @@ HELLO_S = 2.0  # From the beginning of a stream to its hello.
 FrameSizes = Callable[[int], object]
 
 
-def welcome(sessions: WorkerSessions) -> worker_pb2.Welcome:
+def welcome(sessions: WorkerSessions, cluster: str) -> worker_pb2.Welcome:
     """What a session must keep to."""
-    found = worker_pb2.Welcome()
+    found = worker_pb2.Welcome(cluster=cluster)
     set_ms(found.heartbeat, sessions.heartbeat_ms)
     set_ms(found.lapse, sessions.lapse_ms)
     if sessions.shows_time:

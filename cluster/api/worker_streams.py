@@ -78,7 +78,9 @@ class Work:
         if not node.leads:
             await self._send_elsewhere(context)
             return
-        stream = WorkStream(context, welcome(self.sessions), self.streams, self.unprocessed)
+        stream = WorkStream(
+            context, welcome(self.sessions, self.node.cluster), self.streams, self.unprocessed
+        )
         stream.caller, stream.heard = call.caller, heard
         stream.only = places.only_of(node, call)
         stream.session = self.sessions.open(

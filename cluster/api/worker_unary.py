@@ -221,7 +221,9 @@ class WorkerCalls:
             # gRPC would refuse an answer that is too large, and nobody would know of the leases.
             await self._ask(call, Report(request.hello.worker, tuple(given_back(taken[count:]))))
         answer = worker_pb2.LeaseResponse(
-            leases=taken[:count], welcome=welcome(self.node.sessions), drain=poll.drained
+            leases=taken[:count],
+            welcome=welcome(self.node.sessions, self.node.cluster),
+            drain=poll.drained,
         )
         answer.stops.extend(self._stops(request.hello.worker, poll.stopped))
         return answer

@@ -99,8 +99,8 @@ class Leader:
         self._recall = Recall()
         # What is on its way, and will be answered so.
         self._under_way: list[tuple[PendingRequest, object]] = []
-        # When the last change was begun, on the clock of `seconds`.
-        self.began_at = float("-inf")
+        # When the last change was begun, and when it was decided, on the clock of `seconds`.
+        self.began_at = self.decided_at = float("-inf")
         # How many calls went into it.
         self._calls_in_change = 0
         # Before this nothing is begun, on the clock of the sessions.
@@ -298,7 +298,7 @@ class Leader:
         self._careful = decision.careful and len(decision.replies) < len(parts)
         if decision.failures:
             self.troubles.add(decision.failures)
-        ended = self.seconds()
+        ended = self.decided_at = self.seconds()
         parts, replies = self._next.decided(parts, decision.replies, ended - began)
         if ended - began > self.steps.long_s:
             self.steps.end("decide", began, *(part.body for part in parts))

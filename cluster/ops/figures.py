@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -188,6 +189,28 @@ def gauge(name: str, help_: str, rows: Rows, *labels: str) -> Metric:
     for values, value in rows.items():
         family.add_metric(values, value)
     return family
+
+
+class SpansSent(Protocol):
+    """The queue of spans, as far as it is shown."""
+
+    @property
+    def exported(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+
+class SpanFigures:
+    """A collector of what became of the spans of a node that makes any."""
+
+    def __init__(self, queue: SpansSent) -> None:
+        self.queue = queue
+
+    def collect(self) -> Iterator[Metric]:
+        sent, lost = "Spans given to the collector.", "Spans that it did not take, or had no room."
+        yield CounterMetricFamily("raftsched_spans_exported", sent, value=self.queue.exported)
+        yield CounterMetricFamily("raftsched_spans_lost", lost, value=self.queue.lost)
 
 
 class RefusedFigures:

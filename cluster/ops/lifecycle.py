@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from ...proto import tracing
 from ...statemachine.tenants import access
 from ..api.server import Server
 from ..local import systemd
@@ -29,7 +30,7 @@ from .config import Config, ConfigWrong
 from .config_checks import doubts, is_loopback, webhook_settings
 from .data_dir import Folder, explained, removal
 from .exits import NodeCannotStart, NodeExit
-from .figures import NodeFigures, RefusedFigures
+from .figures import NodeFigures, RefusedFigures, SpanFigures
 from .gateway import GatewayBeside
 from .make_node import NEWER, VERSION, make_node, virtual_clock
 from .metrics import Metrics
@@ -86,6 +87,8 @@ async def live(config: Config, clock_file: Path | None = None) -> NodeExit:
                 "may open few files, so it turns many connections away; raise the hard limit "
                 "(ulimit -Hn, LimitNOFILE)", open_files_max=files,
             )  # fmt: skip
+        # Before there is anything that would make spans.
+        tracing.start_if_wanted("raftsched-node", config.name)
         life = Life(config, writer, context, *locks, virtual)
         await life.start()
         code = await life.until(asked)
@@ -140,6 +143,8 @@ class Life:
         )  # fmt: skip
         self.gateway = GatewayBeside(config)
         metrics.registry.register(RefusedFigures(self.server.refused.count))
+        if (spans := tracing.active()) is not None and spans.queue is not None:
+            metrics.registry.register(SpanFigures(spans.queue))
         self.http = HttpPort(
             metrics.registry, self.checks, about(config), config.tls.server, node.steps
         )
@@ -254,6 +259,8 @@ class Life:
         ending.step = "the journal and the store"
         await node.stop()
         self.memory.stop()
+        ending.step = "the last spans"
+        await asyncio.to_thread(tracing.stop)
         ending.step = "the folder and the log"
 
     def checks(self) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from ...proto import tracing
 from .config import LogSection
 
 Event = MutableMapping[str, Any]
@@ -47,6 +48,8 @@ class LogContext:
         event["node"] = self.node
         if term := self._term():
             event["term"] = term
+        if (spans := tracing.active()) is not None:
+            event.update(spans.log_fields())
         return event
 
 

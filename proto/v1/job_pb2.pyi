@@ -1840,7 +1840,8 @@ class TriggerJobRequest(_message.Message):
     @_builtins.property
     def trace_context(self) -> _run_pb2.TraceContext:
         """Where the run belongs in a trace; the worker gets it with the lease, and so do the runs
-        downstream. Unset: none.
+        downstream. Unset: none. A request that differs from one before it in this alone is the same
+        one to `request_id`.
         """
 
     @_builtins.property

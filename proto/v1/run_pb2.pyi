@@ -433,8 +433,9 @@ Global___FailureOutcome: _TypeAlias = FailureOutcome  # noqa: Y015
 
 @_typing.final
 class TraceContext(_message.Message):
-    """Where something belongs in a trace, as W3C Trace Context has it, level 1. The cluster makes no
-    spans of its own: it carries this from who triggers a run to who carries it out.
+    """Where something belongs in a trace, as W3C Trace Context has it, level 1. The cluster carries it
+    from who triggers a run to who carries it out. "raftsched=now" in `tracestate` says that the run
+    is due at once, so that its first attempt is a child of that span; others are linked to it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

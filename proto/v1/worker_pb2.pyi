@@ -283,6 +283,9 @@ class Welcome(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     LAPSE_FIELD_NUMBER: _builtins.int
     SERVER_TIME_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """The cluster's name: run ids are unique within it. Empty: the server is older than this field."""
     @_builtins.property
     def heartbeat(self) -> _duration_pb2.Duration:
         """Say something at least this often."""
@@ -301,10 +304,11 @@ class Welcome(_message.Message):
         heartbeat: _duration_pb2.Duration | None = ...,
         lapse: _duration_pb2.Duration | None = ...,
         server_time: _timestamp_pb2.Timestamp | None = ...,
+        cluster: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "lapse", b"lapse", "server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "lapse", b"lapse", "server_time", b"server_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "heartbeat", b"heartbeat", "lapse", b"lapse", "server_time", b"server_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -429,7 +433,7 @@ class Lease(_message.Message):
 
     @_builtins.property
     def trace_context(self) -> _run_pb2.TraceContext:
-        """Where the run belongs in a trace; begin the attempt's span below it. Unset: in none."""
+        """Where the run belongs in a trace; begin the attempt's span below it, or link it. Unset: none."""
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

@@ -21,7 +21,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from ...proto.v1 import worker_pb2
+from ...proto.v1 import job_pb2, worker_pb2
 from ..core import limits
 from ..core.rejection import Reason, Refused
 from ..model import keys
@@ -171,4 +171,23 @@ def fingerprint(request: Message, data: bytes = b"") -> bytes:
     """What distinguishes requests under the same id. Whoever has its bytes, in the order that is
     always the same, gives them."""
     name = request.DESCRIPTOR.full_name.encode()
-    return _hash(name + b"\0" + (data or request.SerializeToString(deterministic=True)))
+    data = data or _without_trace(request).SerializeToString(deterministic=True)
+    return _hash(name + b"\0" + data)
+
+
+def _without_trace(request: Message) -> Message:
+    """Whoever asks again does so in another span, and asks for the same."""
+    if isinstance(request, job_pb2.TriggerJobRequest) and request.HasField("trace_context"):
+        one = job_pb2.TriggerJobRequest()
+        one.CopyFrom(request)
+        one.ClearField("trace_context")
+        return one
+    if isinstance(request, job_pb2.TriggerJobsRequest) and any(
+        trigger.HasField("trace_context") for trigger in request.triggers
+    ):
+        many = job_pb2.TriggerJobsRequest()
+        many.CopyFrom(request)
+        for trigger in many.triggers:
+            trigger.ClearField("trace_context")
+        return many
+    return request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.message import Message
 
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2
 from raftsched.statemachine.core import limits
@@ -45,6 +46,23 @@ def test_a_request_id_cannot_be_used_for_another_request(machine: Machine) -> No
     for other in (Create(job=job_of("b"), request_id="r"),
                   job_pb2.PauseJobRequest(job="a", request_id="r")):  # fmt: skip
         assert machine.refused(other).word == "REQUEST_ID_REUSED"
+
+
+def test_a_request_that_is_repeated_in_another_trace_is_the_same(machine: Machine) -> None:
+    machine.create("a")
+
+    def asked(span: int) -> list[Message]:
+        place = run_pb2.TraceContext(traceparent=f"00-{'1' * 32}-{span:016x}-01")
+        one = job_pb2.Trigger(job="a", trace_context=place)
+        return [
+            job_pb2.TriggerJobRequest(job="a", request_id="one", trace_context=place),
+            job_pb2.TriggerJobsRequest(triggers=[one, one], request_id="many"),
+        ]
+
+    first = [machine.do(request) for request in asked(1)]
+    assert [machine.do(request) for request in asked(2)] == first
+    other = job_pb2.TriggerJobRequest(job="a", request_id="one", queue="other")
+    assert machine.refused(other).word == "REQUEST_ID_REUSED"
 
 
 def test_each_namespace_has_request_ids_of_its_own(machine: Machine) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from ..lazy import ExampleGroup
 from ..options import command
 from ..render.clean import echo
 from ..session import Invocation, credentials, many
+from .worker import log_to_stderr
 
 if TYPE_CHECKING:
     from ...app.app import App
@@ -71,10 +70,7 @@ def run(session: Invocation, where: str, chdir: str, quiet: bool, **given: Any) 
     The first signal drains the worker, the second stops it at once.
     """
     found = named(session, where, chdir, "run")
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )  # fmt: skip
+    log_to_stderr(quiet=quiet)
     try:
         worker = found.worker(**given)
     except (TypeError, ValueError) as wrong:

@@ -138,6 +138,7 @@ def gateway(
     It has no rights of its own: each caller's token goes along to the cluster, and that of the
     context is not used. Requests are logged on stderr, one line of JSON each.
     """
+    from ....proto import tracing
     from ...gateway.config import Settings
     from ...gateway.server import may_have
     from ...gateway.wire import networks, prefix_of
@@ -166,7 +167,10 @@ def gateway(
         _provider(oidc_issuer, oidc_client_id, oidc_secret_file, oidc_scopes),
     )  # fmt: skip
     log = logging.StreamHandler(sys.stderr)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with (
+        tracing.running("raftsched-gateway"),
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
+    ):
         runner.run(_serve(session, host, port, settings, log, quiet=quiet))
 
 
@@ -227,8 +231,10 @@ async def _serve(
     from ....cluster.local.systemd import give_signs, notify
     from ...gateway.app import Gateway
     from ...gateway.server import Lines, Port
+    from ...sdk.tracing import TraceFields
 
     log.setFormatter(Lines())
+    log.addFilter(TraceFields())
     logging.basicConfig(handlers=[log], level=logging.WARNING)
     own = logging.getLogger("raftsched.gateway")
     own.setLevel(logging.WARNING if quiet else logging.INFO)

@@ -155,10 +155,7 @@ def run(
             "raftsched worker run MODULE, or --executor http",
         )
     found = ready_made(session, executors, **given) if executors else named(where, chdir)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )  # fmt: skip
+    log_to_stderr(quiet=quiet)
     if where and session.values["endpoints"].origin != "default":
         found.connect_to(session.endpoints, **credentials(session.values))
     if not found.handlers:
@@ -173,6 +170,15 @@ def run(
             found.run()
     except CannotIsolate as wrong:
         raise Trouble("shell commands cannot be run so", str(wrong), "") from None
+
+
+def log_to_stderr(*, quiet: bool) -> None:
+    """What a worker logs, with the span in which it does."""
+    from ...sdk.tracing import InSpan
+
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(InSpan("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[log], level=logging.WARNING if quiet else logging.INFO)
 
 
 def ready_made(

@@ -179,7 +179,7 @@ async def test_no_session_lapses_and_no_deadline_is_told_by_this_clock(tmp_path:
         await here.advance(days=365)
 
         assert "w1" in node.sessions.by_worker
-        assert not welcome(node.sessions).HasField("server_time")
+        assert not welcome(node.sessions, node.cluster).HasField("server_time")
 
 
 async def test_alerts_are_raised_on_the_way(tmp_path: Path) -> None:
