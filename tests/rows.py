@@ -24,6 +24,8 @@ def each(
     table = [row if len(listed) > 1 else (row,) for row in rows]
     if not table:
         raise ValueError(f"no rows for {names}")
+    if any(hasattr(one, "marks") for row in table for one in (row, *row)):
+        raise ValueError(f"a row of {names} has a mark, such as slow; use pytest.mark.parametrize")
 
     def over_rows(test: Test) -> Test:
         @functools.wraps(test)

@@ -41,6 +41,9 @@ def test_a_row_that_raises_nothing_where_it_should_is_named() -> None:
     assert "0: 'there'" in caught.value.__notes__[0]
 
 
-def test_a_test_without_rows_is_refused() -> None:
+def test_no_rows_and_rows_that_are_slow_are_refused() -> None:
     with pytest.raises(ValueError, match="no rows for a"):
         each("a", [])
+    for names in ("a", "a, b"):
+        with pytest.raises(ValueError, match="has a mark"):
+            each(names, [pytest.param(1, 2, marks=pytest.mark.slow)])

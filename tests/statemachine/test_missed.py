@@ -15,7 +15,6 @@ import pytest
 from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
 
-from ..rows import each
 from ..sampled import some as sampled
 from .driver import HOUR_MS, START_MS, Machine, job_of
 from .worlds import (
@@ -54,7 +53,7 @@ def test_the_choice_in_every_world_of_six_is_that_of_the_model(size: int) -> Non
         check_choices(kinds, EACH if size > 2 else 1, place)
 
 
-@each("seed", sampled(range(200), 20))
+@pytest.mark.parametrize("seed", sampled(range(200), 20))
 def test_the_ledger_of_some_worlds_of_six_is_that_of_the_model(seed: int) -> None:
     dice = Random(seed)
     how = tuple(dice.choices(HOW, k=dice.randrange(4, MOST + 1)))
