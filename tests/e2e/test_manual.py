@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ READY_S = 60.0
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 # The addresses that the pages name, as `raftsched dev` prints them where its ports are free.
 NODES, GATEWAY = (7400, 7401, 7402), 7430
+_STARTS = count(os.getpid())
 
 
 @dataclass
@@ -42,9 +45,11 @@ class Cluster:
 @contextmanager
 def started(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[Cluster]:
     """What a reader has who has typed `raftsched dev`."""
+    # Each from another port on: others that begin at this moment see the same ones free.
+    ports = ["dev", "--port", str(10_000 + next(_STARTS) % 200 * 100)]
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, env=environment,
+        [*command, *ports], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=environment,
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -68,7 +73,7 @@ def started(command: Sequence[str], environment: dict[str, str] | None = None) -
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     main = "from raftsched.client.cli import main; main()"
-    with started([sys.executable, "-c", main, "dev"]) as cluster:
+    with started([sys.executable, "-c", main]) as cluster:
         yield cluster
 
 
@@ -156,13 +161,16 @@ def test_a_page_does_what_it_says(page: Path, cluster: Cluster, folder: Path) ->
 
 
 def forget_apps(endpoints: str) -> None:
-    """Pages declare apps of the same name, and each shows it as the first."""
+    """Jobs of several pages have the same names, and each page shows its own as the first."""
+    names = {name for page in PAGES for name in re.findall(r'App\(name="(.+?)"', page.read_text())}
     with Client(endpoints) as client:
-        client.jobs.change_all("delete", "labels.raftsched-app=shop")
-        wait_until(
-            lambda: not any(True for _ in client.jobs.list("labels.raftsched-app=shop")),
-            what="the jobs of the page before to be gone",
-        )
+        for text in [f"labels.raftsched-app={name}" for name in sorted(names)]:
+            client.jobs.change_all("delete", text)
+            wait_until(partial(_has_none, client, text), what=text)
+
+
+def _has_none(client: Client, text: str) -> bool:
+    return not any(True for _ in client.jobs.list(text))
 
 
 @pytest.mark.slow
@@ -175,7 +183,7 @@ def test_the_tutorial_is_done_with_the_installed_package_alone(folder: Path) -> 
         cwd=folder, env=environment, text=True,
     )  # fmt: skip
     assert where.startswith(str(folder))
-    with started([str(python.with_name("raftsched")), "dev"], environment) as cluster:
+    with started([str(python.with_name("raftsched"))], environment) as cluster:
         assert Reader(MANUAL / "tutorial.md", cluster, folder, python).read() == []
 
 
