@@ -6,12 +6,13 @@ python -m raftsched.client.dev.example 127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import sys
 
 from .. import AlreadyExists, AsyncClient, Context, Retry, Unavailable, Worker, cron, every
-from ..worker.executors import HttpExecutor, ShellExecutor
+from ..worker.executors import Executor, HttpExecutor, ShellExecutor
 
 TIMEOUT_S = 30.0
 
@@ -57,6 +58,14 @@ async def create_jobs(client: AsyncClient) -> None:
             continue
 
 
+def executors() -> list[Executor]:
+    """All that are installed; a cluster to try things on starts without the others, too."""
+    found: list[Executor] = [ShellExecutor()]
+    with contextlib.suppress(ImportError):  # The screen says that aiohttp is missing.
+        found.append(HttpExecutor(allow=["loopback"]))
+    return found
+
+
 async def main(endpoints: str) -> None:
     async with AsyncClient(endpoints, timeout=TIMEOUT_S) as client:
         while True:
@@ -67,8 +76,7 @@ async def main(endpoints: str) -> None:
                 await asyncio.sleep(0.1)
     # It carries out what jobs of your own name, too: addresses to call, this machine's among them,
     # and commands.
-    executors = [HttpExecutor(allow=["loopback"]), ShellExecutor()]
-    worker = Worker(endpoints, executors=executors)
+    worker = Worker(endpoints, executors=executors())
     register(worker)
     print("ready", flush=True)  # noqa: T201  # Whoever started us waits for the word.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

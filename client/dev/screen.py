@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -166,6 +167,8 @@ def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -
         yield f"  {name}  {ports.client(name)}   http://{ports.http(name)}/metrics{leads}"
     yield f"  Web page: http://{ports.gateway}/   HTTP and JSON: http://{ports.gateway}/v1/jobs"
     yield f"Data: {where}"
+    if importlib.util.find_spec("aiohttp") is None:
+        yield "The worker takes no HTTP jobs without aiohttp: pip install 'raftsched[http]'"
     yield ""
     yield "In another terminal:"
     yield f"  export RAFTSCHED_ENDPOINTS={ports.endpoints}"

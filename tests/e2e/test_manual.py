@@ -6,17 +6,18 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from raftsched.client import Client
 from raftsched.client.testing import wait_until
@@ -43,7 +44,9 @@ class Cluster:
 
 
 @contextmanager
-def started(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[Cluster]:
+def started(
+    command: Sequence[str], environment: dict[str, str] | None = None, shows: str = ""
+) -> Iterator[Cluster]:
     """What a reader has who has typed `raftsched dev`."""
     # Each from another port on: others that begin at this moment see the same ones free.
     ports = ["dev", "--port", str(10_000 + next(_STARTS) % 200 * 100)]
@@ -55,12 +58,13 @@ def started(command: Sequence[str], environment: dict[str, str] | None = None) -
         assert process.stdout is not None
         seen: list[str] = []
         until = time.monotonic() + READY_S
-        while not any("Web page" in line for line in seen):
+        while not any("In another terminal" in line for line in seen):
             line = process.stdout.readline()
             assert line, "\n".join(seen)
             assert time.monotonic() < until, "\n".join(seen)
             seen.append(line)
         text = "".join(seen)
+        assert shows in text
         nodes = re.findall(r"n\d\s+(127\.0\.0\.1:\d+)", text)
         page = re.findall(r"http://(127\.0\.0\.1:\d+)/\s", text)[-1]
         named = [f"127.0.0.1:{port}" for port in NODES]
@@ -183,7 +187,8 @@ def test_the_tutorial_is_done_with_the_installed_package_alone(folder: Path) -> 
         cwd=folder, env=environment, text=True,
     )  # fmt: skip
     assert where.startswith(str(folder))
-    with started([str(python.with_name("raftsched"))], environment) as cluster:
+    command, missing = [str(python.with_name("raftsched"))], "pip install 'raftsched[http]'"
+    with started(command, environment, shows=missing) as cluster:
         assert Reader(MANUAL / "tutorial.md", cluster, folder, python).read() == []
 
 
@@ -199,8 +204,29 @@ def installed(folder: Path) -> Path:
     install = [*["-m", "pip", "install", "--quiet", "--no-deps", "--no-index"], str(wheel)]
     subprocess.run([str(python), *install], check=True, cwd=folder)
     [site] = (folder / ".venv").glob("lib/python*/site-packages")
-    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for name in needed_by("raftsched") - {"raftsched"}:
+        for path in metadata.files(name) or ():
+            link = site / path.parts[0]
+            if path.parts[0] != ".." and not link.exists():
+                link.symlink_to(Path(str(metadata.distribution(name).locate_file(path.parts[0]))))
     return python
+
+
+def needed_by(name: str) -> set[str]:
+    """With all that these need in turn, and without extras: those nobody has asked for."""
+    found, wanted = set[str](), [name]
+    while wanted:
+        one = wanted.pop()
+        if one in found:
+            continue
+        found.add(one)
+        needs = map(Requirement, metadata.requires(one) or ())
+        wanted += [
+            need.name
+            for need in needs
+            if need.marker is None or need.marker.evaluate({"extra": ""})
+        ]
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
