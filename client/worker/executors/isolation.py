@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from .launch import Launched, LaunchOrder, Lost, NotStarted, launch
@@ -34,6 +35,7 @@ BUBBLEWRAP_TASKS = 2
 SYSTEMD_RUNS = Path("/run/systemd/system")
 # What `DelegateSubgroup=` of the worker's unit names: commands come beside it.
 SUBGROUP = "worker"
+LEFT_MAX = 1_000
 CGROUP_FILES = ("memory.max", "memory.swap.max", "pids.max")
 User = tuple[int, int, Sequence[int]]
 
@@ -74,7 +76,11 @@ class Isolation:
 
     def _before(self, name: str) -> list[str]:
         if self.kind == BUBBLEWRAP:
-            return [self.program, *_folders(self.writable), *BUBBLEWRAP_OPTIONS, "--"]
+            # Root could mount what is read-only anew. A launcher that becomes another user needs
+            # its rights, and has given them up when the command begins.
+            shut = self.writable is not None and self.user is None and os.geteuid() == 0
+            rights = ["--cap-drop", "ALL"] if shut else []
+            return [self.program, *_folders(self.writable), *BUBBLEWRAP_OPTIONS, *rights, "--"]
         if self.kind == SYSTEMD:
             whose = [] if os.geteuid() == 0 else ["--user"]
             wanted = [word for one in self.limits.of_scope() for word in ("-p", one)]
@@ -178,6 +184,11 @@ def cgroup_here(mounts: str, own: str) -> tuple[str, str, bool]:
 
 def offered(group: str, *, is_delegated: bool) -> frozenset[str] | None:
     """The files with limits that a cgroup made here has; None: none can be made."""
+    for left in islice(Path(group).glob("raftsched-*-*"), LEFT_MAX):
+        # Of a worker that was killed together with a launcher; who is in one keeps it.
+        if not Path("/proc", left.name.split("-")[1]).exists():
+            with contextlib.suppress(OSError):
+                left.rmdir()
     trial = Path(group, f"raftsched-{os.getpid()}-trial")
     # As in a unit with Delegate= and DelegateSubgroup=; others are not ours to change.
     for controller in ("+memory", "+pids") if is_delegated else ():
@@ -200,6 +211,8 @@ async def find(
 ) -> tuple[Isolation, list[str]]:
     """What will be in force, with why the rest is not. CannotIsolate if what was asked for by name
     cannot be had."""
+    if directory and not Path(directory).is_dir():
+        raise CannotIsolate(f"the directory of commands, {directory!r}, is not there; make it")
     whose = user_of(user) if user else None
     base = Isolation(NONE, limits, directory, whose, user, writable=writable)
     left_out: list[str] = []

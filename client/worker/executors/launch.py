@@ -13,12 +13,15 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 TERM, KILL = b"T", b"K"
 # A launcher that is to kill all and is still there then was itself held up or stopped.
-LAUNCHER_S = 20.0
+LAUNCHER_S = 12.0
+# After that it is looked so long whether a cgroup is empty and can go.
+GROUP_S, LOOK_S = 1.0, 0.02
 SAID_MAX = 4_096
 
 
@@ -99,7 +102,7 @@ class Launched:
         if (said := words.get("ended")) is not None:
             number, left, cpu_ms, memory, processes = map(int, said.split())
             return Ended(number, left, cpu_ms / 1000, memory, processes)
-        self._force(words)
+        await self._force(words)
         raise Lost(_end(code))
 
     def ask_to_stop(self) -> None:
@@ -132,15 +135,28 @@ class Launched:
         lines = self._said.decode("utf-8", "replace").splitlines()
         return {line.partition(" ")[0]: line.partition(" ")[2] for line in lines}
 
-    def _force(self, words: dict[str, str]) -> None:
+    async def _force(self, words: dict[str, str]) -> None:
         """Without a launcher: what of the command can be found from here."""
         number, _, group = words.get("began", "").partition(" ")
         if group:
             with contextlib.suppress(OSError):
                 Path(group, "cgroup.kill").write_text("1")
+            await self._remove(group)
         elif number.isdecimal() and not self._is_private:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(number), signal.SIGKILL)
+
+    async def _remove(self, group: str) -> None:
+        until = monotonic() + GROUP_S
+        while monotonic() < until:
+            try:
+                os.rmdir(group)
+            except FileNotFoundError:
+                return
+            except OSError:
+                await asyncio.sleep(LOOK_S)
+            else:
+                return
 
 
 def _end(code: int) -> str:

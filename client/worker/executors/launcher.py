@@ -33,7 +33,7 @@ FILES_MAX = 1 << 20
 TERM, KILL = b"T", b"K"
 # How long it may take until all that was killed has ended, and how often it is looked for.
 END_S = 5.0
-LOOK_S = 0.02
+LOOK_S = 0.005
 # Those who go on to start others are found in so many looks, or not at all.
 LOOKS_MAX = 2_000
 WORDS_MAX = 1_024
@@ -64,11 +64,10 @@ def main(order: int, control: int) -> None:
         return
     is_over = False
     try:
-        command, words = start(asked)
+        command, words = start(asked, control)
         if words:
             say(control, b"refused %s" % words)
             return
-        say(control, b"began %d %s" % (command, own_group(asked).encode()))
         code, usage = attend(command, control, woken, asked)
         left = end_all(asked)
         is_over = True
@@ -106,16 +105,22 @@ def make_group(group: str, limits: dict[str, str]) -> bytes:
     return b""
 
 
-def start(asked: dict[str, Any]) -> tuple[int, bytes]:
+def start(asked: dict[str, Any], control: int) -> tuple[int, bytes]:
     """The command's process; or why there is none."""
     reading, writing = os.pipe()
+    waiting, going = os.pipe()
     try:
         command = os.fork()
     except OSError as error:
         return 0, str(error.strerror).encode()
     if command == 0:
+        os.close(going)
+        os.read(waiting, 1)
         become(asked, writing)
-    os.close(writing)
+    # Before it can do anything, so that it is found even if it ends this process at once.
+    say(control, b"began %d %s" % (command, own_group(asked).encode()))
+    for number in (going, waiting, writing):
+        os.close(number)
     # The command's ends of the pipes are its own.
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -226,6 +231,16 @@ def reap(command: int) -> tuple[int, resource.struct_rusage] | None:
             return os.waitstatus_to_exitcode(status), usage
 
 
+def buried() -> bool:
+    """Bury whoever has ended, and say whether nobody is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
 def end_softly(command: int) -> None:
     try:
         os.killpg(command, signal.SIGTERM)
@@ -236,19 +251,23 @@ def end_softly(command: int) -> None:
 def end_all(asked: dict[str, Any], command: int = 0) -> int:
     """Kill all below this process, and return how many that were. With a command that one stays to
     be buried by whoever waits for it."""
-    killed = below(asked, set(), set())
     until = time.monotonic() + END_S
+    killed: set[int] = set()
     while True:
+        # Who is below has a parent below, or has come to this process as an orphan.
+        if not command and not asked["scope"] and buried():
+            return len(killed)
+        if not killed:
+            killed = below(asked, set(), set())
         if asked["cgroup"]:
             kill_group(asked["cgroup"])
         found = halted(asked)
         for pid in found:
             strike(pid, signal.SIGKILL)
         killed |= found
-        if command or not found or time.monotonic() > until:
+        if command or (asked["scope"] and not found) or time.monotonic() > until:
             return len(killed)
         time.sleep(LOOK_S)
-        reap(0)
 
 
 def halted(asked: dict[str, Any]) -> set[int]:
