@@ -88,9 +88,10 @@ def taking_part(names: Sequence[str], load: ComparedLoad, say: Say) -> list[Peer
 
 
 def run(
-    folder: Path, load: ComparedLoad, peers: Sequence[PeerSystem], rounds: int, say: Say
-) -> dict[str, object]:
-    """All rounds; what they found."""
+    folder: Path, load: ComparedLoad, peers: Sequence[PeerSystem], rounds: int, say: Say,
+    *, all_or_none: bool = True,
+) -> dict[str, object]:  # fmt: skip
+    """All rounds; what they found. A single peer that fails is an error, if not asked otherwise."""
     kits = {}
     for peer in peers:
         say(f"{peer.name}: {' and '.join(peer.packages)}, downloaded if not yet here")
@@ -110,7 +111,7 @@ def run(
                     figures = theirs(place, PEERS[name], kits[name], load)
             except ProcessFailed as error:
                 # One that cannot keep up does not take the others' figures with it.
-                if name == OURS or len(peers) == 1:
+                if name == OURS or (all_or_none and len(peers) == 1):
                     raise
                 failed[name] = str(error).splitlines()[-1]
                 say(f"round {number + 1} of {rounds}, {name}: no figures: {error}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +19,7 @@ EXAMPLES = (
     "raftsched bench compare --steady --rate 100 --peer bullmq --peer pgboss",
     "raftsched bench compare --failover --rate 50 --seconds 60",
 )
+COMMAND = "raftsched bench compare --page FILE"
 STEADY_RATE, STEADY_S = 1_667.0, 20.0
 # Patroni looks away for half a minute before it chooses; the load goes on for twice as long.
 FAILOVER_RATE, FAILOVER_S = 50.0, 60.0
@@ -44,10 +47,15 @@ FAILOVER_RATE, FAILOVER_S = 50.0, 60.0
     default=None,
     help="How long. Default: 20 with --steady, 60 with --failover.",
 )
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Play every load, some 40 minutes a round, and write them to this file.",
+)
 @reporting
 def compare(
     runs: int, chosen: tuple[str, ...], workers: int, rounds: int, steady: bool, failover: bool,
-    rate: float | None, seconds: float | None, **how: Any,
+    rate: float | None, seconds: float | None, page: Path | None, **how: Any,
 ) -> None:  # fmt: skip
     """The same load on us and on others, in turns: how many times faster are we?
 
@@ -67,9 +75,8 @@ def compare(
     from ..bench.peers import postgres, redis
     from ..bench.surroundings import surroundings
 
-    def say(word: str) -> None:
-        click.echo(f"compare: {word}", err=True)
-
+    if page is not None and (steady or failover):
+        raise click.UsageError("--page plays every load: leave --steady and --failover out")
     if not (steady or failover) and (rate, seconds) != (None, None):
         raise click.UsageError("--rate and --seconds are of a load that lasts: add --steady")
     rate = rate or (FAILOVER_RATE if failover else STEADY_RATE)
@@ -88,8 +95,29 @@ def compare(
             for kind, version in (("postgres", postgres.version), ("redis", redis.version)):
                 if any(peer.server == kind for peer in peers):
                     around[kind] = version()
+            if page is not None:
+                write_page(page, folder, [peer.name for peer in peers], (workers, rounds), around)
+                return
             found = scenario.run(folder, load, peers, rounds, say)
         except ProcessFailed as error:
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     report("compare", found, dict(scenario.flat(found)), around, how)
+
+
+def say(word: str) -> None:
+    click.echo(f"compare: {word}", err=True)
+
+
+def write_page(
+    page: Path, folder: Path, names: list[str], how_many: tuple[int, int],
+    around: dict[str, object],
+) -> None:  # fmt: skip
+    """Every load, and a page of them; as JSON on stdout what the page is made of."""
+    from ..bench import compare_page
+
+    found: dict[str, Any] = {}
+    for found in compare_page.run_all(folder, names, *how_many, say):
+        page.write_text(compare_page.markdown(found, around, COMMAND))
+    click.echo(json.dumps({"scenario": "compare", "loads": found, "on": around}))
+    click.echo(f"wrote {page}", err=True)

@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from click.testing import CliRunner
 
 from raftsched.chaos.bench import peers
 from raftsched.chaos.bench.compare import ComparedLoad, best, flat, ratio, summary, taking_part
+from raftsched.chaos.bench.compare_page import keeps_up, markdown
 from raftsched.chaos.bench.compare_turns import first_due, of_failover
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
@@ -103,6 +103,28 @@ def test_a_peer_asked_for_by_name_that_cannot_run_here_is_an_error(name: str, wh
         taking_part([name], HERD, lambda word: None)
 
 
+def test_a_page_begins_with_where_others_are_ahead() -> None:
+    turns = {"ours": [herd(300)], "celery": [], "bullmq": [herd(600)], "pgboss": [herd(100)]}
+    found = {"many at once": summary(HERD, turns, {"celery": "it took too long"})}
+    lines = markdown(found, {"cores": 2}, "bench compare").splitlines()
+    at = lines.index("## Where others are ahead")
+    assert lines[at + 2 : at + 4] == ["* many at once: BullMQ: runs/s 600 to our 300.", ""]
+    assert "| pg-boss | 100 | 1 | 3.0 |" in lines
+    assert "| Celery | no figures: it took too long | | |" in lines
+    assert "| APScheduler | not measured | | |" in lines
+    assert any(line.startswith("* BullMQ: bullmq@") for line in lines)
+    assert markdown({"x": summary(HERD, {"ours": [herd(3)]})}, {}, "c").count("Nowhere") == 1
+
+
+def test_a_load_is_not_put_on_what_manages_far_less() -> None:
+    shown: list[str] = []
+    load = replace(STEADY, rate=1_000.0)
+    assert keeps_up(PEERS["celery"], load, {}, shown.append)
+    assert keeps_up(PEERS["celery"], load, {"celery": 500.0}, shown.append)
+    assert not keeps_up(PEERS["celery"], load, {"celery": 499.0}, shown.append)
+    assert shown == ["celery is left out: it managed 499 runs/s, and 1,000 are asked"]
+
+
 def test_one_that_cannot_keep_up_is_shown_with_why_and_takes_nobody_with_it() -> None:
     turns = {"ours": [herd(300)], "celery": [], "bullmq": [herd(600)]}
     rows = dict(flat(summary(HERD, turns, {"celery": "it took too long"})))
@@ -125,21 +147,25 @@ def test_a_pause_is_the_longest_that_began_with_the_loss_or_behind_it() -> None:
         of_failover([(0.0, 0.1)], 2.0, 60)
 
 
-def test_what_processes_use_is_counted_with_all_below_them() -> None:
-    burn = "import time; end = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
-    shell = ["sh", "-c", f"'{sys.executable}' -c '{burn}'; cat"]
+def test_what_processes_use_is_counted_with_all_below_them_and_never_falls() -> None:
+    burn = (
+        "import sys, time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass\n"
+        "print(flush=True)\nsys.stdin.read()"
+    )
+    # The shell waits for the one that burns, which stays until its input ends.
+    shell = ["sh", "-c", f"'{sys.executable}' -c '{burn}'; true"]
     with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         watch = UsageWatch(lambda: [process.pid], list)
-        until = time.monotonic() + 30
-        while sum(below([process.pid]).values()) < 0.1:
-            assert time.monotonic() < until
-            time.sleep(0.02)
         watch.look(with_memory=True)
-        watch.at[0] = 10.0
-        assert watch.servers_s[0] >= 0.1
+        assert watch.servers_s[0] >= 0.09
         assert watch.memory > 0
-        assert watch.between(10.0, 11.0) == (0.0, 0.0)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
+    watch.look(with_memory=False)
+    assert watch.servers_s[1] == watch.servers_s[0]
+    assert watch.between(watch.at[0], watch.at[1]) == (0.0, 0.0)
+    assert below([process.pid]) == {}
 
 
 @pytest.mark.slow
