@@ -70,6 +70,8 @@ class SpanQueue(SpanProcessor):
         # Whoever wants to know when all that waited was tried.
         self._asked: deque[threading.Event] = deque()
         self._stopping = False
+        # The last batch was not taken: then a process that ends waits for no other.
+        self._failing = False
         # Whose thread there is.
         self._process = 0
         # Given to the collector; lost since it took none, or since there was no room.
@@ -136,6 +138,7 @@ class SpanQueue(SpanProcessor):
         except Exception as error:
             # The thread must live: the next batch may go well.
             taken, self._why.text = False, f"{type(error).__name__}: {error}"[:WHY_MAX]
+        self._failing = not taken
         if taken:
             self.exported += count
         else:
@@ -168,14 +171,14 @@ class SpanQueue(SpanProcessor):
         return done
 
     def shutdown(self) -> None:
-        """Send what waits, for STOP_S at most."""
+        """Send what waits, for STOP_S at most; not to a collector that took nothing last time."""
         if self._stopping:
             return
         if self._process == os.getpid():
             done = self._ask()
             self._stopping = True
             self._wake.set()
-            done.wait(STOP_S)
+            done.wait(0 if self._failing else STOP_S)
         self._stopping = True
         self.lost += len(self._waiting)
         self._exporter.shutdown()

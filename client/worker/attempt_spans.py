@@ -89,26 +89,28 @@ class AttemptSpans:
             self._spans.note("wait for a worker", waited, due_ns, now, parent=inside, kind="client")
         # The handler's context ends with it.
         otel_spans.attach(inside)
-        context.span_context = otel_spans.carrier_of(span)
-        return AttemptSpan(self._spans, span, context, now)
+        made = context.span = AttemptSpan(self._spans, span, now)
+        return made
 
 
 class AttemptSpan:
     """The span of an attempt that is under way."""
 
-    def __init__(self, spans: Spans, span: Span, context: Context, began_ns: int) -> None:
-        self._spans, self._span, self._context = spans, span, context
-        self._began_ns = began_ns
+    def __init__(self, spans: Spans, span: Span, began_ns: int) -> None:
+        self._spans, self._span, self._began_ns = spans, span, began_ns
 
-    def end(self, result: Result) -> None:
+    def carrier(self) -> dict[str, str]:
+        return otel_spans.carrier_of(self._span)
+
+    def end(self, context: Context, result: Result) -> None:
         """The attempt has ended so."""
         try:
-            self._end(result)
+            self._end(outcome_of(context, result), result)
         except Exception as error:
             self._spans.failed(error)
 
-    def _end(self, result: Result) -> None:
-        span, outcome = self._span, outcome_of(self._context, result)
+    def _end(self, outcome: str, result: Result) -> None:
+        span = self._span
         span.set_attribute("raftsched.outcome", outcome)
         if outcome == "given_back":
             # It did not count: the next lease has its number, and with it the id of this span.

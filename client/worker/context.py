@@ -47,12 +47,19 @@ class Voice(Protocol):
     async def secrets(self, lease: Lease) -> Mapping[str, str]: ...
 
 
+class SpanOfAttempt(Protocol):
+    """The span of an attempt, as far as its handler needs it."""
+
+    def carrier(self) -> dict[str, str]:
+        """As W3C headers."""
+
+
 class Context:
     """One attempt. A handler gets it as an argument of this type, or from `current_context()`."""
 
     __slots__ = (
         "_deadline", "_lease", "_log", "_mark", "_new_labels", "_redaction", "_stop", "_voice",
-        "_warnings", "secrets", "span_context", "started", "task",
+        "_warnings", "secrets", "span", "started", "task",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, voice: Voice) -> None:
@@ -67,8 +74,8 @@ class Context:
         # For executors: the secrets that the action names, once they were fetched.
         self.secrets: Mapping[str, str] = {}
         self._redaction: Redaction | None = None
-        # The attempt's own span, as W3C headers; None where it has none.
-        self.span_context: Mapping[str, str] | None = None
+        # The attempt's own; None where it has none.
+        self.span: SpanOfAttempt | None = None
         # For whoever runs the handler.
         self.started = False
         self.task: asyncio.Task[None] | None = None
@@ -160,8 +167,8 @@ class Context:
         """Where the run belongs in a trace, as headers of W3C Trace Context, which propagators of
         OpenTelemetry read; empty: in none. What is triggered from here is in the same trace. Where
         this worker makes spans, it is the attempt's own."""
-        if self.span_context is not None:
-            return dict(self.span_context)
+        if self.span is not None:
+            return self.span.carrier()
         trace = self._lease.trace_context
         named = {"traceparent": trace.traceparent, "tracestate": trace.tracestate}
         return {name: text for name, text in named.items() if text}

@@ -214,7 +214,7 @@ async def drive(
         result = _end(context, error)
     result = _noted(context, result)
     if span is not None:
-        span.end(result)
+        span.end(context, result)
     return result
 
 
@@ -231,7 +231,7 @@ def call(
         result = _end(context, error)
     result = _noted(context, result)
     if span is not None:
-        span.end(result)
+        span.end(context, result)
     return result
 
 

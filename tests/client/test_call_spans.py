@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from raftsched.client import App, start_tracing, trigger_of
 from raftsched.client.errors import NotFound
 from raftsched.client.sdk import imports
+from raftsched.client.sdk.tracing import InSpan, TraceFields
 from raftsched.client.sdk.triggers import trigger_requests
 from raftsched.client.testing import Attempt
 from raftsched.client.worker.context import entered
@@ -136,6 +138,20 @@ def test_what_a_handler_defers_is_below_its_own_span(
         run = both(lambda client: client.jobs.trigger("a"))
     assert parent_of(spans.named("trigger a")) == f"{outer.get_span_context().span_id:016x}"
     assert carried(run.message)[0] != PARENT[:52]
+
+
+def test_lines_of_a_log_name_their_span() -> None:
+    record = logging.makeLogRecord({"msg": "at work", "levelname": "INFO"})
+    plain = InSpan("%(levelname)s %(message)s").format(record)
+    with recording() as spans:
+        outside = InSpan("%(message)s").format(record)
+        with spans.tracer.start_as_current_span("x"):
+            TraceFields().filter(record)
+            inside = InSpan("%(message)s").format(record)
+    trace_id, span_id = ids(spans.named("x"))
+    assert (plain, outside) == ("INFO at work", "at work")
+    assert inside == f"at work trace_id={trace_id} span_id={span_id}"
+    assert (vars(record)["trace_id"], vars(record)["span_id"]) == (trace_id, span_id)
 
 
 def test_an_app_defers_into_a_trace(stage: Stage) -> None:

@@ -106,6 +106,27 @@ def test_the_environment_names_the_service_else_we_do(monkeypatch: pytest.Monkey
     assert found == ("shop", "a", "x")
 
 
+def test_a_program_of_ours_makes_spans_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OTLP, "http://127.0.0.1:9")
+    queues = []
+    for _ in range(2):
+        with tracing.running("raftsched-test"):
+            spans = tracing.active()
+            assert spans is not None
+            queues.append(spans.queue)
+            # One that goes on beside what runs within it is left as it is.
+            with tracing.running("other"):
+                assert tracing.active() is spans
+            assert tracing.active() is spans
+        assert tracing.active() is None
+    assert None not in queues
+    assert queues[0] is not queues[1]
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with tracing.running("raftsched-test"):
+        assert tracing.active() is None
+        assert tracing.start("test") is None
+
+
 class Collector(SpanExporter):
     """Takes spans, or not, when the test lets it."""
 
