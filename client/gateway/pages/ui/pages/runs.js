@@ -15,9 +15,10 @@ import { runColumns, runHref } from "../components/runs.js";
 import { filterOf, Search } from "../components/search.js";
 import { Columns, List, usePicked } from "../components/table.js";
 
-// What is counted without being looked at has its number.
+// What is counted without being looked at has its number. Of those under way the namespace counts only
+// what its quota does, so the list says how many there are.
 const QUICK = [
-  ["Under way", "", "liveRuns"], ["Running", "state=RUNNING", "leases"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
+  ["Under way", ""], ["Running", "state=RUNNING", "leases"], ["Waiting", "state=PENDING"], ["Retrying", "state=RETRYING"],
   ["Failed", "state=FAILED", "deadLetters"], ["Succeeded", "state=SUCCEEDED"], ["Cancelled", "state=CANCELLED"],
 ];
 const COUNTS_MS = 5_000;
