@@ -174,6 +174,8 @@ def add_a_nightly_job_in_berlin_time_and_see_the_change_of_clocks(one: Person) -
     one.sees("does not exist", ".beside")
     one.sees("When the clocks change", ".beside")
     one.click("Create the job", "button")
+    # The form has shown the days of the clock change too.
+    one.sees("nightly", "main h1")
     one.sees("When the clocks change")
     spec = one.client.jobs.get("nightly").spec
     assert (len(spec.schedules), spec.timing.zone) == (1, "Europe/Berlin")
