@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
+
+from raftsched.client import cron, job_of
 
 from .browser import Browser, Tab, paths
 from .conftest import Stand
@@ -48,6 +52,26 @@ def test_an_address_shows_the_same_to_anybody_and_back_works(
         tab.page.go_forward()
         tab.until(30, "() => location.pathname === '/jobs/nightly'")
         assert tab.wrong() == []
+
+
+def test_the_fullest_minute_leads_to_the_jobs_that_are_due_in_it(
+    browser: Browser, stand: Stand
+) -> None:
+    with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
+        at = datetime.now(UTC) + timedelta(minutes=20)
+        client.jobs.import_(
+            job_of(f"herd-{number:03}", handler="hello",
+                   schedule=cron(f"{at.minute} {at.hour} * * *"))
+            for number in range(120)
+        )  # fmt: skip
+        tab.open("/")
+        tab.page.get_by_role("link", name="most at").click()
+        tab.until(30, "() => document.querySelector('main tbody')?.innerText.includes('herd-001')")
+        assert "hello" not in tab.text("main tbody")
+        tab.until(30, "() => document.querySelector('main').innerText.includes('of 120')")
+        assert tab.wrong() == []
+        for number in range(120):
+            client.jobs.delete(f"herd-{number:03}")
 
 
 def test_the_keyboard_is_enough(browser: Browser, stand: Stand) -> None:

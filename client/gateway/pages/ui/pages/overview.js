@@ -70,6 +70,9 @@ function Own() {
   ].map(([title, name, path]) => html`<${Card} key=${name} title=${title} figure=${html`<a href=${link(path)}>${number(usage[name])}</a>`} unit=${Number(quota[name]) ? `of ${number(quota[name])}` : ""} more="" />`)}</div>`}</${Asked}>`;
 }
 
+const instant = (at) => new Date(at).toISOString();
+const dueIn = (minute) => link("/jobs", { q: `next_time>=${instant(minute)} AND next_time<${instant(minute + 60_000)}` });
+
 function Ahead() {
   const asked = useForecast(3_600, namespace(), AHEAD_MS);
   return html`<section class="card" aria-label="Next hour"><${Asked} asked=${asked} what="forecast" rows=${2}>${(found) => {
@@ -88,7 +91,7 @@ function Ahead() {
         <span class=${over ? "is-bad" : ""}>${over ? `${many(over, "minute")} above what ${number(found.slots)} slots can carry (about ${number(capacity)} a minute)` : capacity ? `slots can carry about ${number(capacity)} a minute` : Number(found.slots ?? 0) ? "what slots can carry is not known yet" : "no worker is connected"}</span></header>
       <${Bars} values=${values} limit=${over ? capacity : undefined} label="Firings by minute" />
       <div class="bar small soft"><span>${minutes.length ? clockTime(ms(minutes[0].startTime)).slice(0, 5) : ""}</span><span class="grow"></span>
-        ${worst && Number(worst.firings) ? html`<span>most at ${clockTime(ms(worst.startTime)).slice(0, 5)}: ${number(worst.firings)}${Number(worst.peak) > 1 ? `, ${number(worst.peak)} in one second` : ""}</span><span class="grow"></span>` : ""}
+        ${worst && Number(worst.firings) ? html`<a href=${dueIn(ms(worst.startTime))} title="The jobs whose next time lies in that minute">most at ${clockTime(ms(worst.startTime)).slice(0, 5)}: ${number(worst.firings)}${Number(worst.peak) > 1 ? `, ${number(worst.peak)} in one second` : ""}</a><span class="grow"></span>` : ""}
         <span>${minutes.length ? clockTime(ms(minutes.at(-1).startTime)).slice(0, 5) : ""}</span></div>`;
   }}</${Asked}></section>`;
 }
