@@ -286,18 +286,29 @@ async def _trial(found: Isolation) -> str:
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 
 
-def hide_process() -> int:
-    """Let no process of the same user read this one's memory and environment, where the token may
-    be; only root may. What was so before is returned."""
-    libc = ctypes.CDLL(None)
-    before: int = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    return before
+class HiddenProcess:
+    """No process of the same user may read this one's memory and environment, where the token may
+    be, as long as anybody wants that; only root may."""
+
+    def __init__(self) -> None:
+        self._wanted = 0
+        self._before = 0
+
+    def hide(self) -> None:
+        libc = ctypes.CDLL(None)
+        if not self._wanted:
+            self._before = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        self._wanted += 1
+
+    def show(self) -> None:
+        self._wanted -= 1
+        if not self._wanted and self._before == 1:
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def show_process(before: int) -> None:
-    if before == 1:
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, before, 0, 0, 0)
+# There is one of it in a process, however many executors there are.
+HIDDEN = HiddenProcess()
 
 
 def _text(path: str) -> str:

@@ -74,7 +74,7 @@ class ShellExecutor(Executor):
         self._directory = directory or ""
         self._asked, self._user, self._writable = isolation, user, writable
         self._isolation: Isolation | None = None
-        self._was_shown = -1
+        self._is_hidden = False
         self._endings: dict[asyncio.Task[Ended], Launched] = {}
 
     async def open(self) -> None:
@@ -83,7 +83,9 @@ class ShellExecutor(Executor):
             self._asked, self._limits, self._directory, self._user, self._writable
         )
         self._isolation = found
-        self._was_shown = isolation.hide_process()
+        if not self._is_hidden:
+            isolation.HIDDEN.hide()
+            self._is_hidden = True
         LOG.info("shell: %s", found.words(left_out))
         if found.warning():
             LOG.warning("%s", found.warning())
@@ -204,8 +206,9 @@ class ShellExecutor(Executor):
             launched.kill()
         if self._endings:
             await asyncio.wait(list(self._endings), timeout=CLOSE_S)
-        if self._isolation is not None:
-            isolation.show_process(self._was_shown)
+        if self._is_hidden:
+            isolation.HIDDEN.show()
+            self._is_hidden = False
         self._isolation = None
 
 

@@ -6,6 +6,7 @@ The decisions by tables; then commands that want to get away, hide, read or take
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import resource
@@ -164,6 +165,18 @@ async def test_a_number_of_processes_that_would_not_be_counted_is_an_error(
     monkeypatch.setattr(isolation, "offered", lambda *_, **__: None)
     with pytest.raises(CannotIsolate, match="counts none of root's"):
         await ShellExecutor(isolation="none", processes=5).open()
+
+
+async def test_the_workers_memory_is_hidden_as_long_as_an_executor_needs_it() -> None:
+    libc = ctypes.CDLL(None)
+    before = libc.prctl(isolation.PR_GET_DUMPABLE, 0, 0, 0, 0)
+    one, two = ShellExecutor(isolation="none"), ShellExecutor(isolation="none")
+    seen = []
+    for do in (one.open, two.open, one.open, one.close, two.close):
+        await do()
+        seen.append(libc.prctl(isolation.PR_GET_DUMPABLE, 0, 0, 0, 0))
+
+    assert seen == [0, 0, 0, 0, before]
 
 
 def is_there(marker: str) -> bool:

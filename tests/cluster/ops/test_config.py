@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.cluster.ops import tls
 from raftsched.cluster.ops.config import KEYS, PREFIX, ConfigWrong
-from raftsched.cluster.ops.config_checks import doubts, warnings
+from raftsched.cluster.ops.config_checks import doubts, warnings, webhook_settings
 from raftsched.cluster.ops.config_load import load
 from raftsched.cluster.ops.config_text import EXAMPLE, text_of
 
@@ -308,3 +308,42 @@ def test_keys_for_secrets_come_from_one_place_and_are_for_their_owner(tmp_path: 
     assert any("chmod 600" in one for one in doubts(config))
     keys.chmod(0o640)
     assert not list(doubts(config))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("allow = 'loopback, everything'", "'everything' is no address rule"),
+        ("deny = '10.0.0.1/8'", "'10.0.0.1/8' is no address rule"),
+        ("secret_file = '/no/such'", "No such file"),
+        ("secret_file = 'EMPTY'", "holds no secret"),
+        ("secret_file = 'WRONG'", "no base64"),
+    ],
+)
+def test_where_webhooks_go_and_what_signs_them_is_checked_before_the_start(
+    words: str, why: str, tmp_path: Path
+) -> None:
+    for name, text in (("EMPTY", "\n"), ("WRONG", "plain secret")):
+        (tmp_path / name).write_text(text)
+        words = words.replace(name, str(tmp_path / name))
+
+    [fault] = faults(tmp_path, f"[webhooks]\n{words}")
+
+    assert why in fault
+    assert fault.startswith("webhooks: ")
+    assert "plain" not in fault.replace(str(tmp_path), "")
+
+
+def test_rules_and_secrets_of_webhooks_are_read(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.write_text(f"whsec_{'AQID' * 8}\nwhsec_{'BAUG' * 8}\n")
+    secrets.chmod(0o604)
+    given = {"webhooks.allow": "127.0.0.1, ::1", "webhooks.secret_file": str(secrets)}
+    config = load(None, {}, ALONE | given).config
+
+    rules, found = webhook_settings(config.webhooks)
+
+    assert [rules.refusal(one) for one in ("127.0.0.1", "::1")] == ["", ""]
+    assert rules.refusal("127.0.0.2")
+    assert len(found) == 2
+    assert any("chmod 600" in one for one in doubts(config))
