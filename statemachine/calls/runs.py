@@ -202,15 +202,14 @@ def begin_again(view: View, run: Run) -> None:
 
 
 def _where(view: View, run: Run) -> int:
-    """Where a run goes that somebody wants again: what was forced at first is so now, and others
-    wait for the resume, for room and for the quota. It takes the place of none."""
+    """Where a run goes that somebody wants again: it waits for the resume and for room, unless it
+    was forced at first, and for the quota. It takes the place of none."""
     job = run.job
-    if run.record.exempt & RunRecord.EXEMPT_OVERLAP:
-        return READY
-    if job.state.state == next_time.PAUSED:
-        return HALTED
-    if not runs.is_room(job) or overlap.waits_for_room(view, job):
-        return HELD
+    if not run.record.exempt & RunRecord.EXEMPT_OVERLAP:
+        if job.state.state == next_time.PAUSED:
+            return HALTED
+        if not runs.is_room(job) or overlap.waits_for_room(view, job):
+            return HELD
     usage = namespaces.usage_of(view, job.jid)
     if quota.is_taken(view, usage, job.definition.namespace):
         quota.wait(view, job, usage)

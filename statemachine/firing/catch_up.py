@@ -56,9 +56,18 @@ def decide(view: View, job: Job) -> bool:
     for one, fate in chosen:
         if one.edit is not None and one.kind is timeline.OPEN and fate is not Fate.RUN:
             _edited(view, job, plan, one, fate)
+    if plan.rests and last and _waits_for_edits(chosen):
+        # The rest counts from the end of what waits now.
+        next_time.advance(view, job, last)
     if state.edits and definition.template.max_runs:
         _drop_without_place(view, job, {one.first for one in due_now if one.edit is not None})
     return state.next_scheduled_at_ms != before
+
+
+def _waits_for_edits(chosen: list[Fated]) -> bool:
+    """Whether what was moved or added waits, and no time of the schedules runs now."""
+    runs = any(fate is Fate.RUN and one.edit is None for one, fate in chosen)
+    return not runs and any(fate is Fate.WAIT and one.edit is not None for one, fate in chosen)
 
 
 def comes_behind(view: View, job: Job) -> bool:

@@ -123,7 +123,9 @@ def advance_behind(view: View, job: Job, after_ms: int) -> None:
     ):
         return
     plan = plan_of(view, job)
-    scheduled_ms = next_scheduled(plan, after_ms, last_end_ms=last_end(view, state))
+    scheduled_ms = next_scheduled(
+        plan, after_ms, last_end_ms=last_end(view, state), is_resting=_is_resting(state)
+    )
     if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
         state.next_scheduled_at_ms = scheduled_ms
         state.next_due_at_ms = due(plan, scheduled_ms)
@@ -225,7 +227,8 @@ def advance_if_idle(view: View, job: Job) -> None:
     if state.next_scheduled_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
-        advance_behind(view, job, _behind_end(view, job))
+        if not stands_at(job):
+            advance_behind(view, job, _behind_end(view, job))
     elif state.fired < job.definition.template.max_runs:
         advance_behind(view, job, decided(state))
 
@@ -258,10 +261,15 @@ def _waiting(state: StateRecord) -> int:
     return sum(part.left for part in missed(state))
 
 
+def _is_resting(state: StateRecord) -> bool:
+    """Whether a rest counts: not while a run is under way or missed times are still to run, from
+    whose end it will."""
+    return state.live <= state.held and not (state.backlog and _waiting(state))
+
+
 def last_end(view: View, state: StateRecord) -> int | None:
-    """From when a rest counts; None while a run is under way or missed times are still to run,
-    from whose end it will count, and before the first."""
-    if state.live > state.held or (state.backlog and _waiting(state)):
+    """From when a rest counts; None while there is none, and before the first."""
+    if not _is_resting(state):
         return None
     if state.last_scheduled_at_ms > state.last_end_at_ms:
         # Nothing ran at the last scheduled time, on which was decided only now: it is not caught up
@@ -405,8 +413,9 @@ def run_ended(view: View, job: Job) -> None:
         if waits:
             view.change_state(job).backlog[0].release_at_ms = view.now_ms
     if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
-        # A time that has come, and waits for its turn or for the job to go on, is decided first.
-        if not 0 < state.next_scheduled_at_ms <= view.now_ms:
+        # A time that has come, and waits for its turn or for the job to go on, is decided first. Who
+        # has had all runs decides on no more.
+        if not (0 < state.next_scheduled_at_ms <= view.now_ms or stands_at(job)):
             advance(view, job, _behind_end(view, job))
     elif not waits and (state.live or state.delete_after_ms is None):
         return

@@ -42,10 +42,11 @@ class Notes:
 
 
 class Spans:
-    """Spans of time, of which is counted how many there are at an instant."""
+    """Spans of time, of which is counted how many there are at an instant. What ended before it was
+    to begin, as a run for later that was cancelled, is none."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
-        known = list(spans)
+        known = [(begin, end) for begin, end in spans if not 0 < end < begin]
         self.begins = sorted(begin for begin, _ in known)
         self.ends = sorted(end for _, end in known if end)
 
@@ -227,8 +228,9 @@ class Evidence:
     def counted(self) -> Spans:
         """When runs of the namespace may have counted for its quota. What was requeued did before
         as well."""
+        again = RunRecord.EXEMPT_DEADLINE
         begins = (
-            (run.due_at_ms if run.attempts_forgiven else run.ready_at_ms, run.ended_at_ms)
+            (run.due_at_ms if run.exempt & again else run.ready_at_ms, run.ended_at_ms)
             for run in self.namespace_runs
         )
         return Spans((begin, end) for begin, end in begins if begin)

@@ -128,13 +128,15 @@ class Count(NamedTuple):
 
 
 def next_scheduled(
-    plan: Plan, after_ms: int, *, last_end_ms: int | None = None, ever: bool = False
-) -> int | None:
+    plan: Plan, after_ms: int, *, last_end_ms: int | None = None, ever: bool = False,
+    is_resting: bool = True,
+) -> int | None:  # fmt: skip
     """Return the first scheduled time after an instant, or None when nothing is left.
 
     `last_end_ms` matters to schedules that count from the end of a run. It is when the last run
     ended, or the last scheduled time itself if nothing ran at it; None before the first scheduled
-    time, and while a run is under way. None is then the answer unless another schedule has one.
+    time. `is_resting`: whether they count at all, which they do not while a run is under way. None
+    is then the answer unless another schedule has one.
     """
     after_ms = max(after_ms, plan.start_ms - 1)
     from_ms = after_ms if ever else max(after_ms, plan.since_ms)
@@ -147,7 +149,7 @@ def next_scheduled(
         at = once.next_after(after_ms)
         if at is not None and (best is None or at < best):
             best = at
-    for delay_ms in plan.rests:
+    for delay_ms in plan.rests if is_resting else ():
         at = _after_rest(plan, delay_ms, after_ms, last_end_ms)
         if at is not None and (best is None or at < best):
             best = at
@@ -155,9 +157,12 @@ def next_scheduled(
 
 
 def _after_rest(plan: Plan, delay_ms: int, after_ms: int, last_end_ms: int | None) -> int | None:
+    first = max(plan.since_ms, plan.start_ms) + delay_ms
+    # A run that ended before the start, as one that was triggered, is no last one.
+    if first > after_ms and (last_end_ms is None or last_end_ms < plan.start_ms):
+        return first
     if last_end_ms is None:
-        first = max(plan.since_ms, plan.start_ms) + delay_ms
-        return first if first > after_ms else None
+        return None
     # A scheduled time with no run, or a run that was moved to before its scheduled time.
     if last_end_ms <= after_ms:
         return after_ms + max(delay_ms, REST_MIN_MS)
