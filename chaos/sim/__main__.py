@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 
-from . import cells_run
+from . import cells_run, days_run
 from .run import SimResult, hunt_all, hunt_upstream, run_seed, run_seeds
 
 HELP = """\
@@ -20,6 +20,8 @@ Run the consensus core in a simulated world: links, disks, clocks, processes, al
   --mutants     switch each known defect on and look for it; fails if one survives its budget
   --rules       with --seed or --seeds: the scheduler on top of the core, with users, workers and
                 wall clocks, in place of a small register
+  --days        with --seed, --seeds or --mutants: the rules without consensus: days in which
+                people edit, pause and limit, nobody leads, and clocks change
   --cells       with --seed, --seeds or --mutants: namespaces that move between many clusters
                 (docs/scale.md); "cells" in the object counts what they did
 
@@ -45,14 +47,15 @@ def main(argv: list[str] | None = None) -> int:
     what.add_argument("--mutants", action="store_true", help="look for each known defect")
     parser.add_argument("--rules", action="store_true", help="the scheduler, not a register")
     parser.add_argument("--cells", action="store_true", help="many clusters, not one")
+    parser.add_argument("--days", action="store_true", help="the rules alone, through days")
     parser.add_argument("--first", type=int, default=1, help="the first seed of --seeds")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--story", type=int, default=40, help="lines shown of a --seed")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(argv)
     begun = time.monotonic()
-    if options.cells:
-        result, good = cells(options)
+    if options.cells or options.days:
+        result, good = others(options)
     elif options.mutants:
         result, good = all_mutants(options.jobs)
     elif options.seed is not None:
@@ -127,37 +130,44 @@ def many_seeds(seeds: range, jobs: int, *, rules: bool) -> tuple[dict[str, objec
     return result, not failed
 
 
-def cells(options: argparse.Namespace) -> tuple[dict[str, object], bool]:
-    """What `--cells` asks for."""
+def others(options: argparse.Namespace) -> tuple[dict[str, object], bool]:
+    """What `--cells` and `--days` ask for."""
+    name = "cells" if options.cells else "days"
     if options.mutants:
         rows = []
-        for mutant in cells_run.MUTANTS:
-            rows.append(row := cells_run.hunt(mutant))
+        found = map(cells_run.hunt, cells_run.MUTANTS) if options.cells else days_run.hunt_all()
+        for row in found:
+            rows.append(row)
             say(f"{row['mutant']}: {row['seeds'] or 'SURVIVED'} seeds: {row['found']}")
         survivors = [row["mutant"] for row in rows if row["seeds"] is None]
         return {"mutants": rows, "survivors": survivors}, not survivors
     one = options.seed is not None
-    if one:
-        outcomes = [cells_run.run_cells(options.seed, story=options.story)]
-    else:
-        seeds = range(options.first, options.first + options.seeds)
-        outcomes = list(cells_run.run_many(seeds, options.jobs))
+    seeds = [options.seed] if one else range(options.first, options.first + options.seeds)
+    run = cells_run.run_cells if options.cells else days_run.run_days
+    run_many = cells_run.run_many if options.cells else days_run.run_many
+    outcomes = [run(options.seed, story=options.story)] if one else run_many(seeds, options.jobs)
     counts: Counter[str] = Counter()
+    failed, done, simulated, faults = [], 0, 0.0, 0
     for outcome in outcomes:
         counts.update(outcome.counts)
+        done += 1
+        simulated += outcome.simulated_s
+        faults += outcome.fault_events
         for line in (*outcome.story, outcome.options) if one or outcome.violation else ():
             say(line)
         if outcome.violation:
+            failed.append(outcome.seed)
             say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")
-            say(f"replay: python -m raftsched.chaos.sim --cells --seed {outcome.seed}")
-    failed = [outcome.seed for outcome in outcomes if outcome.violation]
+            say(f"replay: python -m raftsched.chaos.sim --{name} --seed {outcome.seed}")
+        if done % 1_000 == 0:
+            say(f"{done} of {len(seeds)} seeds, {len(failed)} violations")
     result: dict[str, object] = {
-        "seeds": len(outcomes),
+        "seeds": done,
         "violations": len(failed),
         "failed": failed[:100],
-        "simulated_hours": round(sum(o.simulated_s for o in outcomes) / 3600, 2),
-        "fault_events": sum(o.fault_events for o in outcomes),
-        "cells": dict(counts),
+        "simulated_hours": round(simulated / 3600, 2),
+        "fault_events": faults,
+        name: dict(sorted(counts.items())),
     }
     return result, not failed
 

@@ -76,6 +76,7 @@ class SimCluster:
         self.wiped: dict[str, int] = {}  # Node -> incarnations lost and not yet made good.
         self.faults = Faults(self)
         self.judging = True
+        self.slept_ms = 0  # How long nobody was there, beside the world's own time.
 
     def new_node(self, name: str) -> SimNode:
         return SimNode(name, self)

@@ -32,7 +32,7 @@ class Faults:
             "eio": self.eio, "full": self.full, "slow_disk": self.slow_disk,
             "flip": self.flip, "snapshot": self.snapshot, "member": self.member,
             "rot": self.rot, "transfer": self.transfer, "slow_link": self.slow_link,
-            "upgrade": self.upgrade, "jump": self.jump,
+            "upgrade": self.upgrade, "jump": self.jump, "asleep": self.asleep,
         }  # fmt: skip
         self.kinds = [known[f] for f in sorted(self.options.faults) if f in known]
 
@@ -119,6 +119,14 @@ class Faults:
         """Everyone at once."""
         for node in list(self.cluster.nodes.values()):
             self.end(node, power=True)
+
+    def asleep(self) -> None:
+        """Nobody is there for hours or days; once in a history."""
+        if not self.cluster.slept_ms:
+            self.power_all()
+            hours = self.world.dice.choice((1, 1, 6, 48))
+            self.world.fault(f"all are gone for {hours} hours")
+            self.cluster.slept_ms = hours * 3_600_000
 
     def end(self, node: SimNode, *, power: bool) -> None:
         if node.core is not None:

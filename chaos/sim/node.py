@@ -221,7 +221,7 @@ class SimNode:
         self.marks = self.cluster.checker.stepped(self.name, core, self.marks)
         if core.node.leads and core.node.commit > commit and self.world.dice.random() < 0.02:
             self.cluster.check_copies(self, core.node.commit)
-        for peer in core.replication.progress:
+        for peer in core.replication.progress if core.node.leads else ():
             follower = self.cluster.nodes[peer].core
             if follower is not None:
                 self.cluster.checker.believed(core, peer, follower)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...cluster.raft.journal import JournalLimits
 from ...cluster.raft.port import RaftSettings
+from . import moves as table
 from .world import Wire
 
 FAULTS = (
@@ -20,6 +21,7 @@ BULK = ("flow", "replace", "backfill")  # What somebody asks for much of; see bu
 BACKFILL_TIMES = 200
 # With fewer it would not be done in time: a change takes two ways over the wire and a sync.
 BACKFILL_STEPS = 20
+MOVELESS = 0.4  # Of the seeds: in these some ask for much at once, or a rule fails on purpose.
 SLOW_STEPS = 5  # On a slow wire, of whatever else is much.
 SLOW_WIRE = 0.005  # Seconds for a way.
 HABITS = ("stall", "die", "twice", "stubborn", "slow", "fails", "silent")  # Of workers.
@@ -43,6 +45,8 @@ class Options:
     habits: frozenset[str] = frozenset()  # Of the workers.
     planted: str = ""  # Where a rule raises for one job: "fire", "lease", or nowhere.
     bulk: str = ""  # One of BULK, or nothing.
+    moves: frozenset[str] = frozenset()  # Of people, and what their orders say; see moves.py.
+    parts: frozenset[str] = frozenset()
     steps: int = 1_000_000  # After so many pieces of work a decision has used up its time.
 
     def describe(self) -> str:
@@ -56,6 +60,7 @@ class Options:
             + (
                 f" workers={self.workers} habits={','.join(sorted(self.habits))}"
                 f" bulk={self.bulk} steps={self.steps}"
+                f" moves={','.join(sorted(self.moves))} parts={','.join(sorted(self.parts))}"
             )
             * bool(self.workers)
         )
@@ -126,10 +131,18 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
     planted = random.Random(f"planted {seed}").choice(
         ("fire", "lease") if "planted" in more else ("", "", "", "fire", "lease")
     )
-    bulk = draw_bulk(seed, more, planted)
-    planted = "" if bulk else planted
+    moves, parts = draw_moves(seed, more)
+    bulk = "" if moves else draw_bulk(seed, more, planted)
+    planted = "" if bulk or moves else planted
+    wire = drawn.wire
+    if moves and random.Random(f"asleep {seed}").random() < 0.5:
+        # What was said before it is heard by nobody any more.
+        faults, wire = faults | {"asleep"}, replace(wire, late=0.0)
     return replace(
         drawn,
+        wire=wire,
+        moves=moves,
+        parts=parts,
         faults=faults - {"upgrade", "raise"},
         settings=settings,
         limits=limits,
@@ -140,6 +153,14 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         steps=draw_steps(seed, more, bulk, drawn.wire.delay),
         planted=planted,
     )
+
+
+def draw_moves(seed: int, more: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The moves of people and the parts of their orders; none where something else is played."""
+    dice = random.Random(f"moves {seed}")
+    if more or dice.random() < MOVELESS:
+        return frozenset(), frozenset()
+    return table.draw(dice)
 
 
 def draw_steps(seed: int, more: frozenset[str], bulk: str, delay: float) -> int:

@@ -221,8 +221,8 @@ fire_due, choose = dispatch.fire_due, misfire.choose
 
 
 @contextmanager
-def exchanged(module: ModuleType, name: str, what: object) -> Iterator[None]:
-    """Put something else in the place of what a module has, for the time of a history."""
+def exchanged(module: ModuleType | type, name: str, what: object) -> Iterator[None]:
+    """Put something else in the place of what a module or class has, for the time of a history."""
     before = getattr(module, name)
     setattr(module, name, what)
     try:

@@ -12,6 +12,7 @@ from .bulk import BulkUser
 from .client import Caller
 from .cluster import Kit, SimCluster
 from .judge import LATE_MS, Judge
+from .moving import MovesJudge, MovingUser
 from .node import SimNode
 from .options import Options
 from .scheduler import EPOCH_MS, SchedulerNode, SimReplica
@@ -28,7 +29,8 @@ class SchedulerCluster(SimCluster):
     """See the head of this file."""
 
     def __init__(self, options: Options, kit: Kit) -> None:
-        self.judge = Judge(lambda: EPOCH_MS + int(self.world.now * 1000), options.steps)
+        kind = MovesJudge if options.moves else Judge
+        self.judge = kind(self.true_ms, options.steps)
         super().__init__(options, kit)
         if options.bulk:
             self.clients.append(BulkUser(len(self.clients), self))
@@ -38,7 +40,11 @@ class SchedulerCluster(SimCluster):
         return SchedulerNode(name, self)
 
     def new_caller(self, number: int) -> Caller:
-        return User(number, self)
+        return MovingUser(number, self) if self.options.moves else User(number, self)
+
+    def true_ms(self) -> int:
+        """What a clock that is right would say."""
+        return EPOCH_MS + self.slept_ms + int(self.world.now * 1000)
 
     def begin_callers(self) -> None:
         super().begin_callers()
@@ -66,6 +72,11 @@ class SchedulerCluster(SimCluster):
         self.judge.counts["scheduled times"] = self.judge.recount(
             first.store, ANCHOR_MS, self.judge.true_ms()
         )
+        if isinstance(self.judge, MovesJudge):
+            for caller in self.clients:
+                if isinstance(caller, MovingUser):
+                    self.judge.check_user(caller)
+            return
         late_before_ms = self.judge.true_ms() - LATE_MS
         self.judge.counts["waves"] = check_waves(first.store, late_before_ms)
         for caller in self.clients:

@@ -133,7 +133,7 @@ class SchedulerNode(SimNode):
         return judge
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + int((self.clock() + self.offset) * 1000)
+        return EPOCH_MS + self.cluster.slept_ms + int((self.clock() + self.offset) * 1000)
 
     def clock_ms(self) -> int:
         return int(self.clock() * 1000)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Refused, Rejection
 from .judge import HEARTBEAT_MS, LAPSE_MS
+from .orders import QUEUES
 from .scheduler import SchedulerNode
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class SimWorker:
         assert isinstance(node, SchedulerNode)
         line = self.line = SimStream(self, node)
         hello = worker_pb2.WorkerHello(worker=self.name, handlers=["work"], slots=self.slots)
+        if self.cluster.options.moves:
+            hello.queues.extend(QUEUES)
         for token, lease in self.working.items():
             hello.held.add(run=lease.run, token=token)
         for token, result in self.unacknowledged.items():
