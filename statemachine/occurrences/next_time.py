@@ -413,8 +413,8 @@ def run_ended(view: View, job: Job) -> None:
         if waits:
             view.change_state(job).backlog[0].release_at_ms = view.now_ms
     if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
-        # A time that has come, and waits for its turn or for the job to go on, is decided first. Who
-        # has had all runs decides on no more.
+        # A time that has come, and waits for its turn or for the job to go on, is decided first.
+        # Who has had all runs decides on no more.
         if not (0 < state.next_scheduled_at_ms <= view.now_ms or stands_at(job)):
             advance(view, job, _behind_end(view, job))
     elif not waits and (state.live or state.delete_after_ms is None):
