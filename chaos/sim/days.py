@@ -35,7 +35,7 @@ from ...statemachine.model.request import (
 from ...statemachine.model.view import Recall, View
 from . import orders
 from .lives import Lives
-from .looks import Watcher, look
+from .looks import SimWatcher, look
 from .moves import People
 from .settled import check_all
 from .world import SimViolation
@@ -88,7 +88,7 @@ class DaysWorld:
         self.lives = Lives(options.steps)
         self.counts: Counter[str] = self.lives.counts
         self.people = People(self.dice, lambda: self.now_ms, UNIT_MS, options.moves, options.parts)
-        self.watcher = Watcher() if options.seed % 4 == 1 else None
+        self.watcher = SimWatcher() if options.seed % 4 == 1 else None
         self.recall = Recall()
         self.fresh_from = b""
         self.leases: dict[int, tuple[str, worker_pb2.Lease]] = {}

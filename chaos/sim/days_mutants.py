@@ -15,7 +15,7 @@ from ...statemachine.model.view import View
 from ...statemachine.occurrences import misfire, next_time
 from ...statemachine.rules import RULES
 from ...statemachine.runs import slots
-from ...statemachine.schedule import compiler, zoned_cron
+from ...statemachine.schedule import compiler
 from ...statemachine.schedule.calendar_days import CalendarDays
 from ...statemachine.schedule.zones import Zone
 from ...statemachine.tenants import idempotency, namespaces
@@ -137,7 +137,7 @@ def answers_forgotten() -> AbstractContextManager[None]:
 def gaps_are_skipped() -> Iterator[None]:
     """What the clocks leave out is left out, whatever the order says."""
     try:
-        with exchanged(zoned_cron.ZonedCron, "_gap_runs", lambda *_: False):
+        with exchanged(vars(compiler)["ZonedCron"], "_gap_runs", lambda *_: False):
             _forget_plans()
             yield
     finally:
@@ -146,7 +146,7 @@ def gaps_are_skipped() -> Iterator[None]:
 
 def _forget_plans() -> None:
     """Those that were compiled keep their last answers."""
-    for module in (compiler, zoned_cron, specs):
+    for module in (compiler, specs):
         for one in vars(module).values():
             if hasattr(one, "cache_clear"):
                 one.cache_clear()

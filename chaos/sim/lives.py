@@ -73,7 +73,7 @@ class SeenJob:
 
 
 @dataclass
-class Seen:
+class LatestRecords:
     """The records that changes were about, as they are now."""
 
     jobs: dict[int, SeenJob] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Lives:
 
     def __init__(self, steps: int) -> None:
         self.most_pieces = 2 * (steps + 1)
-        self.seen = Seen()
+        self.seen = LatestRecords()
         self.fired: set[RunKey] = set()
         self.token = 0
         # How often a run began in the place of one that was skipped, and how often one ended.
@@ -155,11 +155,11 @@ class Lives:
             former.queues[key] = seen.queues.get(key, queue)
             seen.queues[key] = queue
         for key, value in tables.get(keys.CALENDAR, ()):
-            said = parse(key, value, CalendarRecord).settings
-            if seen.calendars.get(said.name) != said:
-                seen.calendars[said.name] = said
+            wanted = parse(key, value, CalendarRecord).settings
+            if seen.calendars.get(wanted.name) != wanted:
+                seen.calendars[wanted.name] = wanted
                 for one in seen.jobs.values():
-                    if said.name in one.spec.timing.exclude_calendars:
+                    if wanted.name in one.spec.timing.exclude_calendars:
                         one.days_ms = change.now_ms
         for key, value in tables.get(keys.JOB, ()):
             self._job(_jid(key), parse(key, value, JobRecord), change, former)
@@ -296,8 +296,8 @@ class Lives:
 
     def is_left_out(self, job: SeenJob, at_ms: int) -> bool:
         timing = job.spec.timing
-        said = (self.seen.calendars.get(name) for name in timing.exclude_calendars)
-        return any(one and reckoning.leaves_out(one, timing.zone, at_ms) for one in said)
+        wanted = (self.seen.calendars.get(name) for name in timing.exclude_calendars)
+        return any(one and reckoning.leaves_out(one, timing.zone, at_ms) for one in wanted)
 
     def _leased(self, leases: list[RunKey], former: Former) -> None:
         """L4."""

@@ -57,7 +57,7 @@ def _fill(who: People, body: Message) -> None:
             getattr(body, "jobs").extend(sorted(who.jobs))  # noqa: B009  # Only some have it.
 
 
-class Watcher:
+class SimWatcher:
     """Hears the events of each change, from the state after it."""
 
     def __init__(self) -> None:

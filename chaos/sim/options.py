@@ -136,7 +136,7 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
     planted = "" if bulk or moves else planted
     wire = drawn.wire
     if moves and random.Random(f"asleep {seed}").random() < 0.5:
-        # What was said before it is heard by nobody any more.
+        # What was sent before it arrives nowhere any more.
         faults, wire = faults | {"asleep"}, replace(wire, late=0.0)
     return replace(
         drawn,
