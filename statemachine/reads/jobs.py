@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from ...proto.v1 import job_pb2, run_pb2
 from ..calls import filtered, job_warnings
@@ -21,6 +21,7 @@ from ..runs import set_aside, warned
 from ..tenants import audit_log, namespaces
 from . import job_order
 
+TOGETHER = 64  # Jobs that a filtered list reads at a time.
 HISTORY_FIELDS = {
     name: filtered.RUN_FIELDS[name]
     for name in (
@@ -74,11 +75,30 @@ def list_jobs(
         return answer
 
     walk = order.walk(view, number, wanted, paging.after)
+    walk = _read_ahead(view, wanted, walk)
     page = pages.fill(paging, walk, job_order.place, show, terms=wanted.terms)
     answer = job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)
     if request.with_count:
         answer.count, answer.count_is_exact = _count(view, number, wanted)
     return answer
+
+
+def _read_ahead(
+    view: View, wanted: filters.Filter, walk: Iterator[job_order.PlacedJob]
+) -> Iterator[job_order.PlacedJob]:
+    """The same, read some at a time where nearly each is looked at: jobs that were made together
+    lie together."""
+    if not wanted.names or "name" in wanted.names:
+        yield from walk
+        return
+    by_state = wanted.names <= filtered.STATE_FIELDS.keys()
+    while some := list(islice(walk, TOGETHER)):
+        jids = sorted(jid for _, jid in some)
+        if by_state:
+            view.read_ahead([*map(keys.state, jids)], StateRecord)
+        else:
+            view.read_jobs_ahead(jids)
+        yield from some
 
 
 def _count(view: View, number: int, wanted: filters.Filter) -> tuple[int, bool]:
