@@ -11,7 +11,8 @@ import base64
 import socket
 import ssl
 from collections.abc import Sequence
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ...proto import signatures
@@ -21,6 +22,7 @@ from ...statemachine.model.hiding import host_only
 LINE_MAX = 4_096
 # Of one name; whoever has more of them is called at these.
 ADDRESSES_MAX = 4
+NAMES_MAX = 4  # Looked up at a time.
 
 
 class Sender:
@@ -29,6 +31,11 @@ class Sender:
     def __init__(self, rules: AddressRules | None = None, secrets: Sequence[str] = ()) -> None:
         self._rules = rules or AddressRules()
         self._keys = signatures.keys_of(secrets)
+        # A name whose server is silent holds a thread for a while, and the node needs its own.
+        self._names = ThreadPoolExecutor(NAMES_MAX, "webhook-names")
+
+    def close(self) -> None:
+        self._names.shutdown(wait=False, cancel_futures=True)
 
     async def post(self, url: str, body: bytes, number: str, now_s: int) -> int:
         """POST some JSON; the status of the answer."""
@@ -53,7 +60,8 @@ class Sender:
         host = place.hostname or ""
         context = _trust() if place.scheme == "https" else None
         port = place.port or (443 if context else 80)
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._names, look_up)
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
         why = {one: self._rules.refusal(one) for one in addresses}
         good = [one for one in addresses if not why[one]][:ADDRESSES_MAX]

@@ -60,6 +60,7 @@ class Webhooks:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        self.sender.close()
 
     async def _keep_looking(self) -> None:
         while True:
@@ -179,7 +180,8 @@ class Webhooks:
 
 def _id(event: event_pb2.Event, number: int) -> str:
     """The same when it is sent again. Without a leader there is no revision."""
-    return f"alert-{event.alert}-{number or f'at-{event.time.ToMilliseconds()}'}"
+    whose = f"{event.namespace}/" if event.namespace else ""
+    return f"alert-{whose}{event.alert}-{number or f'at-{event.time.ToMilliseconds()}'}"
 
 
 def _event(record: AlertRecord) -> event_pb2.Event:
