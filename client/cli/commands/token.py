@@ -27,6 +27,7 @@ SECRET_FILE = "raftsched-data/bootstrap-secret"
 OTHERS = "raftsched token create NAME --role admin -A, with --token-file of a token that is there"
 NONE = "none"  # The secret of no token.
 ASKED_S = 5.0
+AS_FIRST = "--role admin --all-namespaces"
 FIRST = (
     "this makes the first access token; from then on every call without a token is refused, and "
     "workers and clients without one are shut out."
@@ -96,7 +97,13 @@ def create(
         session.say(f"Note: {FIRST}{without(workers)}")
         if workers and sys.stdin is not None and sys.stdin.isatty():
             session.confirm("Make the first access token?")
-    made = session.ask(request, kind, f"create access token {name}")
+    try:
+        made = session.ask(request, kind, f"create access token {name}")
+    except Trouble as trouble:
+        faults = getattr(trouble.__cause__, "faults", ())
+        if any(one.field == "access_token.role" for one in faults):
+            trouble.then = f"raftsched token create root {AS_FIRST} --to root.token"
+        raise
     secret = " This is its secret:" if made.secret and path is None else ""
     session.done(made, sentence(made.access_token) + secret)
     give(session, made.secret, path)

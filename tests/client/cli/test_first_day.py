@@ -9,14 +9,15 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from raftsched.client.cli.exits import with_program
 from raftsched.proto.v1 import access_pb2, cluster_pb2
+from raftsched.statemachine.core.rejection import Fault, Reason, Refused
 
-from ..stage import Node
+from ..stage import Node, refuse
 from .conftest import Cli
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}
@@ -230,6 +231,19 @@ def with_workers(count: int, cli: Cli) -> None:
         return made
 
     cli.stage.nodes[0].faults.extend((tokens, status, made))
+
+
+def test_a_token_that_cannot_be_the_first_names_the_one_that_can(cli: Cli) -> None:
+    wrong = Fault("access_token.role", Reason.ERROR_REASON_FIELD_INVALID, "the first must be")
+
+    def refused(node: object, request: object, context: Any, answer: object) -> NoReturn:
+        refuse(context, Refused.of([wrong]).rejection)
+
+    cli.stage.nodes[0].faults.append(refused)
+    said = cli("token", "create", "ci", "--role", "editor")
+
+    assert said.exit_code == 2
+    assert "Try: raftsched token create root --role admin --all-namespaces --to " in said.stderr
 
 
 def test_the_first_token_says_whom_it_shuts_out(cli: Cli) -> None:
