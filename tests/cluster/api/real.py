@@ -14,6 +14,7 @@ from raftsched.cluster.node.node import Node
 from raftsched.cluster.node.node_spec import MemberAddresses, NodeSpec
 
 from ..node.test_node import until as until
+from ..node.test_node import wait_longer
 from .talk import Anything
 
 
@@ -72,6 +73,8 @@ async def cluster(folder: Path, count: int) -> AsyncIterator[dict[str, Real]]:
         for real in nodes.values():
             await real.start()
         await until(lambda: any(real.node.leads for real in nodes.values()))
+        for real in nodes.values():
+            wait_longer(real.node)
         await until(lambda: all(real.node.leader_address for real in nodes.values()))
         yield nodes
     finally:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,18 @@ async def cluster(
             await node.stop()
 
 
+def wait_longer(node: Node) -> None:
+    """From now on a leader may be silent for seconds. On a busy machine a process stands still for
+    longer than others wait; whoever is gone is noticed by its connections, as soon as ever."""
+    core = node.driver.core
+    for part in (core, core.node, core.election, core.replication):
+        part.settings = replace(part.settings, silence_min=1.5, silence_max=3.0)
+
+
 async def leader_of(nodes: dict[str, Node]) -> Node:
     await until(lambda: any(node.leads for node in nodes.values()))
+    for node in nodes.values():
+        wait_longer(node)
     return next(node for node in nodes.values() if node.leads)
 
 
