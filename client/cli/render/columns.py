@@ -371,7 +371,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "ImportResult": (
         text("JOB", "job"),
         enum("VERDICT", "verdict"),
-        made("CHANGED", lambda one: few(one.changed_paths, 5)),
+        made("CHANGED", lambda one: few(one.changed_paths, 5, ", ")),
         text("REASON", "reason"),
         text("MESSAGE", "message"),
     ),

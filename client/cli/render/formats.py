@@ -187,6 +187,6 @@ def schedules(spec: job_pb2.JobSpec) -> str:
     return "; ".join(parts) or "manual"
 
 
-def few(items: Iterable[str], most: int = 3) -> str:
+def few(items: Iterable[str], most: int = 3, comma: str = ",") -> str:
     every = list(items)
-    return ",".join(every[:most]) + (f" +{len(every) - most}" if len(every) > most else "")
+    return comma.join(every[:most]) + (f" +{len(every) - most}" if len(every) > most else "")

@@ -65,7 +65,7 @@ class FittedTable:
         """Those that are shown: where it is narrow none that is empty, and none that gives way."""
         every = list(range(len(self.titles)))
         filled = [number for number in every if any(row[number].plain for row in self.cells)]
-        every = [number for number in every if number in filled or self.titles[number] != "NOTE"]
+        every = [number for number in every if number in filled or self.titles[number] not in LONG]
         if is_whole or self._needs(every) > self.console.width:
             every = filled
         if is_whole:

@@ -33,6 +33,21 @@ def daily(cli: Cli, *words: str) -> None:
     cli.ok("job", "create", "report", "--cron", "0 9 * * *", "--handler", "build", *words)
 
 
+def test_what_files_have_changed_breaks_between_words(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("job", "create", "load", "--handler", "x", "--cron", "0 9 * * *")
+    files = tmp_path / "night.yaml"
+    files.write_text(
+        "flow: night\njobs:\n  first: {handler: y}\n  load: {handler: y, after: first}"
+    )
+
+    [head, *rows] = seen(cli, "job", "apply", "-f", str(files), "--yes").splitlines()
+
+    # Columns that are empty leave their room to others.
+    assert head.split() == ["JOB", "VERDICT", "CHANGED"]
+    words = " ".join(rows).replace(",", " ").split()
+    assert {"spec.labels", "spec.action.handler", "spec.schedules", "spec.upstream"} <= {*words}
+
+
 # What comes next.
 
 
