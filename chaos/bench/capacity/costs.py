@@ -8,6 +8,7 @@ from typing import Literal
 from .lines import Point, StraightLine, fitted
 
 Unit = Literal["s", "bytes", "cores"]
+INSERT_S = 1 / 15_000
 # What a unit is shown in: a factor and a name.
 SHOWN: dict[Unit, tuple[float, str]] = {
     "s": (1e6, "µs"), "bytes": (1.0, "bytes"), "cores": (1e6, "µs a second"),
@@ -62,6 +63,8 @@ class CostPoints:
     best_rate: float = 0.0
     # What a node holds for its log, however many jobs there are.
     journal_bytes: float = 0.0
+    # What inserting a job took last, at least as on a quiet machine.
+    insert_s: float = INSERT_S
 
     def add(self, name: str, count: float, cost: float) -> None:
         self.points.setdefault(BY_NAME[name].name, []).append((count, cost))

@@ -25,19 +25,24 @@ class TimeLimit:
     say: Say
     began: float = field(default_factory=time.monotonic)
     left_out: list[str] = field(default_factory=list)
+    # The share of the time by whose end the present part must be done.
+    share: float = 1.0
 
     @property
     def left(self) -> float:
-        return self.seconds - (time.monotonic() - self.began)
+        return self.share * self.seconds - (time.monotonic() - self.began)
 
     def fits(self, seconds: float, what: str) -> bool:
         """Whether so long a step may still begin."""
         if self.left >= seconds:
             return True
-        self.left_out.append(what)
-        self.say(f"{what} is left out: it needs {seconds:.0f} s and {max(self.left, 0):.0f} s "
-                 f"of {self.seconds:.0f} s are left")  # fmt: skip
+        left = f"{max(self.left, 0):.0f} s of {self.seconds:.0f} s"
+        self.leave_out(what, f"it needs {seconds:.0f} s and {left} are left for this part")
         return False
+
+    def leave_out(self, what: str, why: str) -> None:
+        self.left_out.append(what)
+        self.say(f"{what} is left out: {why}")
 
 
 def rss_bytes(process: Process) -> int:

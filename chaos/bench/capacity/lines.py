@@ -16,6 +16,7 @@ class StraightLine:
     slope: float
     low: float
     high: float
+    points: int
 
     @property
     def dear(self) -> float:
@@ -37,7 +38,7 @@ def fitted(points: Sequence[Point]) -> StraightLine | None:
         return None
     rest = [_least_squares([*points[:n], *points[n + 1 :]]) for n in range(len(points))]
     slopes = [found[1], *(one[1] for one in rest if one is not None)]
-    return StraightLine(*found, min(slopes), max(slopes))
+    return StraightLine(*found, min(slopes), max(slopes), len(points))
 
 
 def _least_squares(points: Sequence[Point]) -> tuple[float, float] | None:

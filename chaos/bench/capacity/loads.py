@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ....client import AsyncClient
 from ....cluster.local.nodes import NodeProcess, NodeProcesses
-from ....proto.v1 import cluster_pb2
+from ....proto.v1 import cluster_pb2, job_pb2
 from ..failover import leader_of
 from ..herd import Herd, drain, import_all, requests_of, warm_up
 from ..idle import FAR_S
 from ..steady import Steady
 from ..steady import requests_of as steady_requests
 from ..worker_processes import WorkerProcesses
-from .costs import CostPoints
+from .costs import INSERT_S, CostPoints
 from .gauges import ClusterUse, Say, TimeLimit, UsedBetween, metric, rss_bytes, state_bytes
 
 SNAPSHOT_S, START_S = 60.0, 60.0
-# Between an insert and the instant at which the jobs are due.
-ROOM_S = 1.5
+# Between an insert and the instant at which the jobs are due; of that so much is for a look.
+ROOM_S, EARLY_S = 1.5, 0.1
 SETTLE_S = 1.0
 STORE_STEP_S, HERD_STEP_S, STEADY_ROOM_S = 10.0, 5.0, 4.0
 
@@ -67,6 +68,10 @@ class CapacityBench:
     found: CostPoints
     limit: TimeLimit
     say: Say
+
+    def room_s(self, jobs: int) -> float:
+        """How far ahead jobs are due, so that they are inserted by then."""
+        return ROOM_S + 1.5 * jobs * self.found.insert_s
 
     async def leader(self) -> str:
         return await leader_of(self.nodes, self.client)
@@ -131,12 +136,17 @@ async def work(bench: CapacityBench) -> None:
 
 
 async def at_once(bench: CapacityBench, workers: WorkerProcesses, runs: int, turn: int) -> None:
-    if not bench.limit.fits(HERD_STEP_S, f"{runs:,} runs at once, turn {turn + 1}"):
+    what = f"{runs:,} runs at once, turn {turn + 1}"
+    if not bench.limit.fits(HERD_STEP_S, what):
         return
-    begun = workers.begun()
-    due_ms = int((time.time() + ROOM_S + runs / 15_000) * 1000)
-    await import_all(bench.client, requests_of(Herd(runs=runs), due_ms, f"once-{turn}-{due_ms}"))
+    begun, due_s = workers.begun(), time.time() + bench.room_s(runs)
+    due_ms = int(due_s * 1000)
+    requests = requests_of(Herd(runs=runs), due_ms, f"once-{turn}-{due_ms}")
+    in_time = await imported(bench, requests, runs, due_s)
     seconds, used = await drained(bench, workers, begun + runs, due_ms)
+    if not in_time:
+        bench.limit.leave_out(what, "inserting took longer than it did before")
+        return
     bench.found.best_rate = max(bench.found.best_rate, runs / seconds)
     bench.found.add("run_leader", runs, used.leader)
     bench.found.add("run_follower", runs, used.follower)
@@ -148,18 +158,31 @@ async def at_once(bench: CapacityBench, workers: WorkerProcesses, runs: int, tur
 async def each_second(
     bench: CapacityBench, workers: WorkerProcesses, rate: float, turn: int
 ) -> None:
-    needed = bench.sizes.steady_s + STEADY_ROOM_S
-    if not bench.limit.fits(needed, f"{rate:,.0f} runs a second, turn {turn + 1}"):
+    needed, what = bench.sizes.steady_s + STEADY_ROOM_S, f"{rate:,.0f} runs a second"
+    if not bench.limit.fits(needed, f"{what}, turn {turn + 1}"):
         return
     steady = Steady(rate=rate, seconds=bench.sizes.steady_s)
-    begun, first_s = workers.begun(), time.time() + ROOM_S + steady.count / 15_000
-    await import_all(bench.client, steady_requests(steady, first_s))
+    begun, first_s = workers.begun(), time.time() + bench.room_s(steady.count)
+    in_time = await imported(bench, steady_requests(steady, first_s), steady.count, first_s)
     _, used = await drained(bench, workers, begun + steady.count, int(first_s * 1000))
+    if not in_time:
+        why = "inserting took longer than it did before"
+        bench.limit.leave_out(f"{what}, turn {turn + 1}", why)
+        return
     bench.found.add("rate_leader", rate, used.leader / used.seconds)
     bench.found.add("rate_follower", rate, used.follower / used.seconds)
     bench.found.add("rate_disk", rate, used.disk / used.seconds)
     bench.say(f"{rate:,.0f} runs each second: {used.leader / used.seconds:.3f} of a core "
-             f"at the leader")  # fmt: skip
+              f"at the leader")  # fmt: skip
+
+
+async def imported(
+    bench: CapacityBench, requests: Iterator[job_pb2.ImportJobsRequest], jobs: int, due_s: float
+) -> bool:
+    """Import jobs; whether that was done while the first of them was not yet due."""
+    took = await import_all(bench.client, requests)
+    bench.found.insert_s = max(INSERT_S, took / jobs)
+    return time.time() < due_s - EARLY_S
 
 
 async def drained(
@@ -167,7 +190,7 @@ async def drained(
 ) -> tuple[float, UsedBetween]:
     """Wait until it is due and all is done: seconds from the first to the second, and what
     was used meanwhile."""
-    await asyncio.sleep(max(0.0, due_ms / 1000 - time.time() - 0.1))
+    await asyncio.sleep(max(0.0, due_ms / 1000 - time.time() - EARLY_S))
     before = await ClusterUse.now(bench.nodes)
     seconds = await drain(bench.client, workers, begun, due_ms)
     after = await ClusterUse.now(bench.nodes)

@@ -82,6 +82,8 @@ def cost_rows(found: CostPoints) -> Iterator[tuple[str, str, str, str]]:
         kind = BY_NAME[name]
         factor, unit = SHOWN[kind.unit]
         seen = f"{rounded(line.low * factor)} to {rounded(line.high * factor)}"
+        if line.points < 3:
+            seen = "two points"
         reach = f"{found.largest(name):,.0f} {kind.counted}"
         each = f"{rounded(line.slope * factor)} {unit}" if line.sure else "too little to see"
         yield kind.text, each, seen, reach
@@ -123,7 +125,7 @@ def text(report: CapacityReport) -> Iterator[str]:
         yield ""
         yield from verdict(report, report.asked)
     if report.left_out:
-        yield f"Left out, as time was up: {', '.join(report.left_out)}."
+        yield f"Left out, as the machine had no time: {', '.join(report.left_out)}."
 
 
 def gigabytes(report: CapacityReport) -> str:
@@ -183,5 +185,5 @@ def markdown(report: CapacityReport, command: str) -> str:
         lines += ["## A load", "", "```text", *verdict(report, report.asked), "```", ""]
     lines += ["## Each point", "", "```text", *list(drawn(report.found))[:-1], "```", ""]
     if report.left_out:
-        lines += [f"Left out, as time was up: {', '.join(report.left_out)}.", ""]
+        lines += [f"Left out, as the machine had no time: {', '.join(report.left_out)}.", ""]
     return "\n".join(lines)

@@ -35,7 +35,8 @@ class CelerySystem:
         def noop(due: float, **payload: str) -> None:
             self.began(due)
 
-        self.noop = self.app.task(name="noop")(noop)
+        # Shared, it would stand in the app of a forked worker too, which has one of its own.
+        self.noop = self.app.task(name="noop", shared=False)(noop)
 
     async def install(self) -> None:
         """Nothing is needed before the first task."""

@@ -92,8 +92,8 @@ async function drive() {
   const warmUp = Math.min(asked.warm_up, asked.runs);
   const warm = seconds();
   await insert(system, Array(warmUp).fill(warm));
-  // How long the others will take: as long each, and half as long again.
-  const each = (1.5 * (seconds() - warm)) / warmUp;
+  // How long the others will take: twice as long each.
+  const each = (2 * (seconds() - warm)) / warmUp;
   await drained(system, workers, warmUp, seconds());
   const known = workers.pairs.length;
 

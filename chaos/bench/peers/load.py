@@ -93,8 +93,8 @@ class PeerLoad:
         await self.system.connect()
         began = time.time()
         await self.insert([began] * self.warm_up)
-        # How long the others will take: as long each, and half as long again.
-        each_s = 1.5 * (time.time() - began) / self.warm_up
+        # How long the others will take: twice as long each.
+        each_s = 2 * (time.time() - began) / self.warm_up
         await self.drained(self.warm_up, time.time())
         known = [begun.value for begun in self.begun]
         runs, rate = self.asked["runs"], self.asked["rate"]

@@ -160,6 +160,9 @@ def test_what_no_longer_fits_is_left_out_with_a_word() -> None:
     assert not limit.fits(11.0, "b")
     assert limit.left_out == ["b"]
     assert "b is left out: it needs 11 s" in shown[0]
+    # No part takes the time of those behind it.
+    limit.share = 0.05
+    assert not limit.fits(1.0, "a")
 
 
 @pytest.mark.slow
