@@ -184,6 +184,7 @@ class DaysWorld:
         return reply
 
     def make_a_move(self) -> None:
+        self.now_ms += 1
         what, ask = self.people.next()
         reply = self.ask(what, ask.body)
         words = reply.message if isinstance(reply, Rejection) else "ok"

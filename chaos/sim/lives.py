@@ -97,6 +97,7 @@ class Lives:
         # How often a run began in the place of one that was skipped, and how often one ended.
         self.refilled: Counter[RunKey] = Counter()
         self.ends: Counter[RunKey] = Counter()
+        self.ended_as: dict[RunKey, int] = {}  # Also of those that have left the history.
         self.good: set[int] = set()  # Leases whose runs succeeded.
         self.now_ms = 0
         self.counts: Counter[str] = Counter()
@@ -242,11 +243,12 @@ class Lives:
 
     def _again(self, place: RunKey, former: RunRecord | None, run: RunRecord) -> None:
         """L2. A run that was there once, and had left."""
-        if former is None:
+        was = former.phase if former is not None else self.ended_as.get(place, NEW)
+        is_refill = was == SKIPPED and run.cause == run_pb2.CAUSE_BACKFILL
+        if former is None and not is_refill:
             raise SimViolation(f"L2 {self.say(place)} fires twice")
-        is_refill = former.phase == SKIPPED and run.cause == run_pb2.CAUSE_BACKFILL
-        if former.phase != FAILED and not is_refill:
-            name = phases.name(former.phase)
+        if was != FAILED and not is_refill:
+            name = phases.name(was)
             raise SimViolation(f"L2 {self.say(place)} runs again, and was {name}")
         self.refilled[place] += is_refill
 
@@ -268,6 +270,7 @@ class Lives:
         self.ends[place] += place in gone or place not in seen.ended
         seen.runs.pop(place, None)
         seen.ended[place] = run
+        self.ended_as[place] = run.phase
 
     def say(self, place: RunKey) -> str:
         return f"{self.name(place[0])} at {keys.scheduled_of(place[1])}/{place[1] & 0xFFFF}"

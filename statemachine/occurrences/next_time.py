@@ -113,8 +113,9 @@ def advance(view: View, job: Job, after_ms: int) -> None:
         advance_behind(view, job, after_ms)
 
 
-def advance_behind(view: View, job: Job, after_ms: int) -> None:
-    """Set the next time behind an instant. The caller sets the timer."""
+def advance_behind(view: View, job: Job, after_ms: int, rests_after_ms: int = 0) -> None:
+    """Set the next time behind an instant, which counts from the end of a run behind another one.
+    The caller sets the timer."""
     state = view.change_state(job)
     state.next_scheduled_at_ms = state.next_due_at_ms = 0
     state.decided_ms = after_ms
@@ -124,8 +125,9 @@ def advance_behind(view: View, job: Job, after_ms: int) -> None:
         return
     plan = plan_of(view, job)
     scheduled_ms = next_scheduled(
-        plan, after_ms, last_end_ms=last_end(view, state), is_resting=_is_resting(state)
-    )
+        plan, after_ms, last_end_ms=last_end(view, state), is_resting=_is_resting(state),
+        rests_after_ms=rests_after_ms,
+    )  # fmt: skip
     if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
         state.next_scheduled_at_ms = scheduled_ms
         state.next_due_at_ms = due(plan, scheduled_ms)
@@ -177,15 +179,20 @@ def decided_ahead(view: View, state: StateRecord) -> int:
     return state.last_scheduled_at_ms if until > view.now_ms else 0
 
 
-def _behind_end(view: View, job: Job) -> int:
-    """Where a job looks for its next time after the end of a run. Times that count from an end are
-    none of those that were decided on ahead."""
+def _go_on_from_end(view: View, job: Job) -> None:
+    """Set the next time after the end of a run. Times that count from an end are none of those that
+    were decided on ahead."""
     state = job.state
-    ahead = decided_ahead(view, state) and not _waiting(state)
-    if ahead and ledger.few_ahead(view, job.jid, view.now_ms, keys.STRETCH):
+    ahead = decided_ahead(view, state)
+    is_free = ahead and not _waiting(state)
+    if is_free and ledger.few_ahead(view, job.jid, view.now_ms, keys.STRETCH):
         ledger.cut(view, job, plan_of(view, job), view.now_ms)
-        return view.now_ms - 1
-    return max(state.last_scheduled_at_ms, view.now_ms - 1)
+        advance_behind(view, job, view.now_ms - 1)
+        return
+    last_ms = state.last_scheduled_at_ms
+    # What somebody had run before its time hides no other time; only rests are counted behind it.
+    after_ms = last_ms if ahead else max(min(last_ms, view.now_ms), view.now_ms - 1)
+    advance_behind(view, job, after_ms, last_ms)
 
 
 def runs_left(job: Job, from_ms: int) -> int:
@@ -228,7 +235,7 @@ def advance_if_idle(view: View, job: Job) -> None:
         return
     if state.after_end and state.live == state.held:
         if not stands_at(job):
-            advance_behind(view, job, _behind_end(view, job))
+            _go_on_from_end(view, job)
     elif state.fired < job.definition.template.max_runs:
         advance_behind(view, job, decided(state))
 
@@ -412,11 +419,12 @@ def run_ended(view: View, job: Job) -> None:
         waits = not state.backlog[0].release_at_ms
         if waits:
             view.change_state(job).backlog[0].release_at_ms = view.now_ms
-    if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
+    is_known = state.state in (ACTIVE, PAUSED, FINISHED)
+    if state.after_end and state.live == state.held and is_known:
         # A time that has come, and waits for its turn or for the job to go on, is decided first.
         # Who has had all runs decides on no more.
         if not (0 < state.next_scheduled_at_ms <= view.now_ms or stands_at(job)):
-            advance(view, job, _behind_end(view, job))
+            _go_on_from_end(view, job)
     elif not waits and (state.live or state.delete_after_ms is None):
         return
     reschedule(view, job)

@@ -129,14 +129,15 @@ class Count(NamedTuple):
 
 def next_scheduled(
     plan: Plan, after_ms: int, *, last_end_ms: int | None = None, ever: bool = False,
-    is_resting: bool = True,
+    is_resting: bool = True, rests_after_ms: int = 0,
 ) -> int | None:  # fmt: skip
     """Return the first scheduled time after an instant, or None when nothing is left.
 
     `last_end_ms` matters to schedules that count from the end of a run. It is when the last run
     ended, or the last scheduled time itself if nothing ran at it; None before the first scheduled
     time. `is_resting`: whether they count at all, which they do not while a run is under way. None
-    is then the answer unless another schedule has one.
+    is then the answer unless another schedule has one. `rests_after_ms`: their times lie behind
+    that as well.
     """
     after_ms = max(after_ms, plan.start_ms - 1)
     from_ms = after_ms if ever else max(after_ms, plan.since_ms)
@@ -150,7 +151,7 @@ def next_scheduled(
         if at is not None and (best is None or at < best):
             best = at
     for delay_ms in plan.rests if is_resting else ():
-        at = _after_rest(plan, delay_ms, after_ms, last_end_ms)
+        at = _after_rest(plan, delay_ms, max(after_ms, rests_after_ms), last_end_ms)
         if at is not None and (best is None or at < best):
             best = at
     return best if best is not None and best < plan.end_ms else None

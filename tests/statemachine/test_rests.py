@@ -105,6 +105,43 @@ def test_a_rest_waits_for_what_was_added_and_missed(machine: Machine) -> None:
     machine.check()
 
 
+def test_a_time_that_ran_before_it_came_hides_no_other(machine: Machine) -> None:
+    """The end of its run went on behind it, and the times before it had no outcome."""
+    machine.create("a", after_end_ms=DAY_MS, every_ms=30 * MINUTE_MS)
+    far = timestamp(START_MS + 4 * HOUR_MS)
+    soon = timestamp(START_MS + 10 * MINUTE_MS)
+    move = Edit(kind=Edit.KIND_MOVE, scheduled_time=far, moved_to=soon)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=move))
+    machine.advance(10 * MINUTE_MS)
+    machine.fire()
+    assert work(machine) == 1
+
+    for _ in range(10):
+        machine.advance(30 * MINUTE_MS)
+        machine.fire()
+        work(machine)
+
+    times = [START_MS + number * 30 * MINUTE_MS for number in range(1, 11)]
+    assert [at_ms for at_ms in times if at_ms not in machine.ledger("a")] == []
+    assert audit(machine).sound
+    machine.check()
+
+
+def test_who_may_have_more_goes_on_at_the_end_of_a_run(machine: Machine) -> None:
+    timing = schedule_pb2.Timing(max_runs=1)
+    machine.create("a", after_end_ms=HOUR_MS, timing=timing)
+    machine.advance(HOUR_MS)
+    machine.fire()
+    update = job_pb2.UpdateJobRequest(job=job_pb2.Job(name="a"))
+    update.update_mask.paths.append("spec.timing.max_runs")
+    machine.do(update)
+    machine.advance(MINUTE_MS)
+    work(machine)
+
+    assert machine.state("a").next_scheduled_at_ms == machine.now_ms + HOUR_MS
+    machine.check()
+
+
 def test_who_has_had_all_runs_decides_on_no_more_times(machine: Machine) -> None:
     """Each end of a run that was triggered moved on up to when it had decided, and an audit missed
     the times before."""
