@@ -166,17 +166,20 @@ def test_what_no_longer_fits_is_left_out_with_a_word() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_quick_look_measures_everything_and_answers(tmp_path: Path) -> None:
     page = tmp_path / "capacity.md"
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "bench", "capacity", "--quick", "--jobs", "1000", "--rate",
          "1", "--markdown", str(page), "-o", "json"],
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=250, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.stdout, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["asked"]["fits"]
-    missing = {kind.name for kind in KINDS} - set(found["costs"])
     # A machine with other work may not come to everything within the minute; it says so.
+    missing = {kind.name for kind in KINDS} - set(found["costs"])
     assert not missing or found["left_out"], done.stderr
+    asked = found["asked"]
+    assert asked["fits"] or missing >= {*asked["unmeasured"]} > set()
+    assert done.returncode == (0 if asked["fits"] else 1)
     assert "# What a cluster holds" in page.read_text()
