@@ -131,7 +131,6 @@ class Gateway:
         if binding is None:
             raise _not_allowed(exchange.path, exchange.verb, route.allow, self._routes)
         exchange.call = binding.call.verb
-        self._begin_span(exchange, binding)
         if binding.call.streams_out:
             if exchange.scope["method"] == "HEAD":
                 raise _not_allowed(exchange.path, "HEAD", "GET")
@@ -139,6 +138,8 @@ class Gateway:
             return
         media = manners.check_accept(headers, (JSON,))
         token = self._token(exchange)
+        # Behind that, so that a flood of strangers makes none.
+        self._begin_span(exchange, binding)
         request, is_plain = await self._request(exchange, binding, values)
         waits = binding.call.slow or can_wait(binding.call.request)
         with (

@@ -169,11 +169,12 @@ def forget_apps(endpoints: str) -> None:
     names = {name for page in PAGES for name in re.findall(r'App\(name="(.+?)"', page.read_text())}
     with Client(endpoints) as client:
         for text in [f"labels.raftsched-app={name}" for name in sorted(names)]:
-            client.jobs.change_all("delete", text)
             wait_until(partial(_has_none, client, text), what=text)
 
 
 def _has_none(client: Client, text: str) -> bool:
+    # Again and again: one that others come after is refused as long as they are there.
+    client.jobs.change_all("delete", text)
     return not any(True for _ in client.jobs.list(text))
 
 
