@@ -109,6 +109,9 @@ def advance(view: View, job: Job, after_ms: int) -> None:
         # The plan would say the same, at ten times the price, and many of these are due at once.
         state = view.change_state(job)
         state.next_scheduled_at_ms = state.next_due_at_ms = 0
+        if state.edits:
+            # It was moved to later, and nothing else says that it has passed.
+            state.decided_ms = after_ms
     else:
         advance_behind(view, job, after_ms)
 
@@ -124,10 +127,13 @@ def advance_behind(view: View, job: Job, after_ms: int, rests_after_ms: int = 0)
     ):
         return
     plan = plan_of(view, job)
-    scheduled_ms = next_scheduled(
-        plan, after_ms, last_end_ms=last_end(view, state), is_resting=_is_resting(state),
-        rests_after_ms=rests_after_ms,
-    )  # fmt: skip
+    if plan.rests:
+        scheduled_ms = next_scheduled(
+            plan, after_ms, last_end_ms=last_end(view, state), is_resting=_is_resting(state),
+            rests_after_ms=rests_after_ms,
+        )  # fmt: skip
+    else:
+        scheduled_ms = next_scheduled(plan, after_ms)
     if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
         state.next_scheduled_at_ms = scheduled_ms
         state.next_due_at_ms = due(plan, scheduled_ms)

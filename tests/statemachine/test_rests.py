@@ -142,6 +142,27 @@ def test_who_may_have_more_goes_on_at_the_end_of_a_run(machine: Machine) -> None
     machine.check()
 
 
+def test_a_single_time_that_was_moved_is_passed_once(machine: Machine) -> None:
+    """With max_runs it came again at once, in one change after the other without end."""
+    at_ms = START_MS + HOUR_MS
+    machine.create("a", once=at_ms, timing=schedule_pb2.Timing(max_runs=2))
+    later = timestamp(at_ms + HOUR_MS)
+    move = Edit(kind=Edit.KIND_MOVE, scheduled_time=timestamp(at_ms), moved_to=later)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=move))
+    machine.at(at_ms)
+    machine.fire()
+    assert not machine.ledger("a")
+    machine.check()
+
+    machine.at(at_ms + HOUR_MS)
+    machine.fire()
+    assert work(machine) == 1
+    assert machine.ledger("a")[at_ms].outcome == run_pb2.OUTCOME_RAN
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+    assert audit(machine).sound
+    machine.check()
+
+
 def test_who_has_had_all_runs_decides_on_no_more_times(machine: Machine) -> None:
     """Each end of a run that was triggered moved on up to when it had decided, and an audit missed
     the times before."""
