@@ -163,7 +163,7 @@ def draw_power(seed: int, more: frozenset[str] = frozenset()) -> Options:
         drawn,
         nodes=3,
         faults=frozenset({*FAULTS, *more}),
-        calm=(0.1, 0.2, 0.4)[dice],
+        quiet=(0.1, 0.2, 0.4)[dice],
         fault_seconds=FAULT_S,
         clients=2,
         payload=1500,

@@ -1,7 +1,7 @@
 """One who asks for much at once: a flow, a crowd of runs that is replaced, a backfill.
 
 Each is more than one decision may do when its time is counted, so it has to go on in steps; the
-judge sees how much of it one change does.
+oracle sees how much of it one change does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .cells_directory import Guards
-from .cells_judge import CellsJudge
+from .cells_oracle import CellsOracle
 
 LEASE_S = 3.0
 TOKEN_GAP = 1 << 20  # Tokens of a namespace go on so far above all that were given before.
@@ -106,9 +106,9 @@ class SimCell:
     """See the head of this file."""
 
     def __init__(
-        self, name: str, periods: dict[str, float], guards: Guards, judge: CellsJudge
+        self, name: str, periods: dict[str, float], guards: Guards, oracle: CellsOracle
     ) -> None:
-        self.name, self.periods, self.guards, self.judge = name, periods, guards, judge
+        self.name, self.periods, self.guards, self.oracle = name, periods, guards, oracle
         self.kept = Kept()
         self.generation = 1  # A restored cell is another one.
         self.up, self.lost = True, False
@@ -140,7 +140,7 @@ class SimCell:
             run = f"{job}/{fired}"
             fired += 1
             space.runs[run] = Run(run)
-            self.judge.fired(name, run, self.name, now)
+            self.oracle.fired(name, run, self.name, now)
         space.times[job] = fired
 
     def change_leader(self) -> None:
@@ -196,7 +196,7 @@ class SimCell:
         if run is None:
             run = space.requests[request] = f"{name}/by-hand/{request}@{self.name}"
             space.runs[run] = Run(run)
-            self.judge.triggered(name, request, run)
+            self.oracle.triggered(name, request, run)
         return CellAnswer(ok=True, run=run)
 
     def lease(self, name: str, worker: str, now: float) -> CellAnswer:
@@ -209,7 +209,7 @@ class SimCell:
             return REFUSED
         self.kept.tokens += 1
         run.token, run.worker, run.until = self.kept.tokens, worker, now + LEASE_S
-        self.judge.leased(name, run.name, run.token)
+        self.oracle.leased(name, run.name, run.token)
         return CellAnswer(ok=True, run=run.name, token=run.token)
 
     def report(self, name: str, run_name: str, token: int) -> CellAnswer:
@@ -226,7 +226,7 @@ class SimCell:
             return CellAnswer(ok=True)
         if not run.done:
             run.done, run.worker = True, ""
-            self.judge.completed(name, run_name, self.name)
+            self.oracle.completed(name, run_name, self.name)
         return CellAnswer(ok=True, run=run_name)
 
     # Calls of a move.
@@ -321,7 +321,7 @@ class SimCell:
             requests=dict(requests.requests),
         )
         for run in space.runs.values():
-            run.until = self.judge.now() + LEASE_S
+            run.until = self.oracle.now() + LEASE_S
         if self.guards.tokens_go_on:
             self.kept.tokens = max(self.kept.tokens, times.tokens) + TOKEN_GAP
         self.kept.spaces[name] = space

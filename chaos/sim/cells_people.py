@@ -29,7 +29,7 @@ class CellsUser:
     def _try(self, request: str, hops: int) -> None:
         def then(answer: CellAnswer | None) -> None:
             if answer is not None and answer.ok:
-                self.world.judge.answered(self.space, request, answer.run)
+                self.world.oracle.answered(self.space, request, answer.run)
                 if self.world.faulty:
                     self.world.world.after(dice.expovariate(1 / 2.0), self.ask)
                 return

@@ -86,7 +86,7 @@ def draw(seed: int, more: frozenset[str] = frozenset()) -> CellOptions:
         spaces=dice.choice((1, 2, 3)),
         faults=frozenset(faults),
         delay=dice.choice((0.005, 0.03, 0.1)),
-        calm=dice.choice((0.5, 1.5, 4.0)),
+        quiet=dice.choice((0.5, 1.5, 4.0)),
         moves=dice.choice((0.4, 1.0, 3.0)),
         until_restored=dice.choice((0.3, 3.0, 10.0)),
         ask=dice.choice((0.3, 0.7, 3.0)),
@@ -108,9 +108,9 @@ def run_cells(
         seed=seed,
         violation=violation,
         options=world.options.describe(),
-        counts=world.judge.figures() | {"moves": world.moves()},
+        counts=world.oracle.figures() | {"moves": world.moves()},
         fault_events=world.world.fault_events,
-        excused=len(world.judge.excused),
+        excused=len(world.oracle.excused),
         story=tuple(world.world.story[-story:]) if story else (),
     )
 

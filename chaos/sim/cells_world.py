@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .cells import REFUSED, CellAnswer, Kept, Phase, SimCell, Space
 from .cells_directory import Directory, Guards, MapEntry
-from .cells_judge import CellsJudge
+from .cells_oracle import CellsOracle
 from .cells_people import CellsUser, CellsWorker, Mover
 from .world import SimViolation, World
 
@@ -35,7 +35,7 @@ class CellOptions:
     spaces: int
     faults: frozenset[str]
     delay: float
-    calm: float  # Mean seconds between faults.
+    quiet: float  # Mean seconds between faults.
     moves: float  # Mean seconds between moves that somebody plans.
     until_restored: float  # Seconds from the loss of a cell to its backup in a new one.
     ask: float  # A cell asks the directory so often of what it is not sure of.
@@ -44,7 +44,7 @@ class CellOptions:
     def describe(self) -> str:
         return (
             f"seed={self.seed} cells={self.cells} namespaces={self.spaces} "
-            f"delay={self.delay * 1e3:.0f}ms calm={self.calm:.1f}s moves={self.moves:.1f}s "
+            f"delay={self.delay * 1e3:.0f}ms quiet={self.quiet:.1f}s moves={self.moves:.1f}s "
             f"faults={','.join(sorted(self.faults))}"
         )
 
@@ -54,7 +54,7 @@ class CellsWorld:
 
     def __init__(self, options: CellOptions, guards: Guards) -> None:
         self.options, self.world = options, World(options.seed)
-        self.judge = CellsJudge(lambda: self.world.now)
+        self.oracle = CellsOracle(lambda: self.world.now)
         dice = self.world.dice
         self.spaces = [f"ns{n}" for n in range(options.spaces)]
         self.periods = {
@@ -64,7 +64,7 @@ class CellsWorld:
         }
         self.directory = Directory(guards)
         names = [f"cell{n}" for n in range(options.cells)]
-        self.cells = {n: SimCell(n, self.periods, guards, self.judge) for n in names}
+        self.cells = {n: SimCell(n, self.periods, guards, self.oracle) for n in names}
         self.away: set[str] = set()  # Cells that movers and the directory do not reach.
         self.silent: set[str] = set()  # Cells that do not come to ask the directory.
         self.backups: dict[str, list[Kept]] = {name: [] for name in names}
@@ -144,7 +144,7 @@ class CellsWorld:
             for name, space in cell.kept.spaces.items():
                 if space.phase is Phase.ACTIVE and cell.up:
                     active.setdefault(name, []).append(cell.name)
-        self.judge.check_homes(active)
+        self.oracle.check_homes(active)
 
     # What goes on.
 
@@ -178,7 +178,7 @@ class CellsWorld:
         # Most have done all their work after one stretch; a few have much to make up for.
         for stretch in range(1, STRETCHES_MAX + 1):
             self.world.run(FAULTS_S + stretch * QUIET_S)
-            missing = self.judge.missing(due)
+            missing = self.oracle.missing(due)
             if not missing:
                 return
         raise SimViolation(missing)
@@ -262,7 +262,7 @@ class CellsWorld:
             if dice.random() < 0.5:
                 self.loses_next = False
                 self._lose(cell)
-        self.world.after(dice.expovariate(1 / self.options.calm), self._fault)
+        self.world.after(dice.expovariate(1 / self.options.quiet), self._fault)
 
     def _directory_back(self) -> None:
         self.directory.up = True
@@ -284,7 +284,7 @@ class CellsWorld:
             for name, entry in self.directory.entries.items():
                 # What it had done since the backup is gone; what has left it by then is not.
                 if entry.home == cell.name:
-                    self.judge.excused.add(name)
+                    self.oracle.excused.add(name)
             self.world.note(f"{cell.name} is restored")
             cell.restore(self.backups[cell.name][0] if self.backups[cell.name] else Kept())
             self.directory.register(cell.name, cell.generation)

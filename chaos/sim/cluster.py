@@ -75,7 +75,7 @@ class SimCluster:
         self.links.alive = lambda n: self.nodes[n].core is not None
         self.wiped: dict[str, int] = {}  # Node -> incarnations lost and not yet made good.
         self.faults = Faults(self)
-        self.judging = True
+        self.checking = True
         self.slept_ms = 0  # How long nobody was there, beside the world's own time.
 
     def new_node(self, name: str) -> SimNode:

@@ -35,7 +35,7 @@ class DaysMutant:
 
     name: str
     rules: Callable[[], AbstractContextManager[None]]
-    reason: str  # What the judge reports.
+    reason: str  # What the oracle reports.
     budget: int = 40
     more: frozenset[str] = frozenset()  # Moves, parts and faults without which it cannot show.
 

@@ -43,7 +43,7 @@ class Faults:
     def next(self) -> None:
         if self.active:
             self.world.dice.choice(self.kinds)()
-            self.world.after(self.options.calm * 2 * self.world.dice.random(), self.next)
+            self.world.after(self.options.quiet * 2 * self.world.dice.random(), self.next)
 
     def soon(self, low: float, high: float) -> float:
         return self.world.dice.uniform(low, high)

@@ -1,4 +1,4 @@
-"""What holds of runs, jobs and times whatever people ask for, judged from the changes alone.
+"""What holds of runs, jobs and times whatever people ask for, checked from the changes alone.
 
 L1 a run goes from phase to phase as the one table of its life says; L2 a time fires once, and what
 begins again had failed, or had never begun; L3 nothing of a schedule begins while its job is

@@ -1,4 +1,4 @@
-"""Users on a cluster who make the moves of `moves.py`, and the judge of what comes of them."""
+"""Users on a cluster who make the moves of `moves.py`, and the oracle of what comes of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...statemachine.core.rejection import Reason, Rejection
 from ...statemachine.core.store import Reading
 from ...statemachine.model import keys
 from ...statemachine.model.record import parse_change
-from .judge import EARLY_MS, LATE_MS, Judge
 from .lives import Lives
 from .moves import People
+from .oracle import EARLY_MS, LATE_MS, Oracle
 from .settled import check_all
 from .user import AGAIN, Done, User
 from .world import SimViolation
@@ -31,7 +31,7 @@ class MovingUser(User):
         options = cluster.options
         self.what = ""
         self.people = People(
-            self.world.dice, lambda: cluster.judge.true_ms(), UNIT_MS, options.moves,
+            self.world.dice, lambda: cluster.oracle.true_ms(), UNIT_MS, options.moves,
             options.parts, prefix=f"u{number}-",
         )  # fmt: skip
 
@@ -50,16 +50,16 @@ class MovingUser(User):
             raise SimViolation(f"S10 {self.what} failed: {reply.message}")
         if not refused:
             if not isinstance(reply, Rejection):
-                self.cluster.judge.counts[self.what] += 1
+                self.cluster.oracle.counts[self.what] += 1
             super().took(reply)
             return
-        self.cluster.judge.counts[f"{self.what} refused"] += 1
+        self.cluster.oracle.counts[f"{self.what} refused"] += 1
         self.busy = False
         self.later(self.PAUSE, self.go)
 
 
-class MovesJudge(Judge):
-    """Judges what holds whatever was asked for (`lives.py`), and clocks and acknowledgements."""
+class MovesOracle(Oracle):
+    """Checks what holds whatever was asked for (`lives.py`), and clocks and acknowledgements."""
 
     def __init__(self, true_ms: Callable[[], int], steps: int = 1_000_000) -> None:
         super().__init__(true_ms, steps)

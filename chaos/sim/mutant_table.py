@@ -70,7 +70,7 @@ class Mutant:
     schedule: Schedule | None = None  # In place of random faults.
     rules: bool = False  # It is one of the scheduler, not of consensus.
     reason: str = (
-        ""  # What the judge reports; with any other words it was not its defect that showed.
+        ""  # What the oracle reports; with any other words it was not its defect that showed.
     )
 
 

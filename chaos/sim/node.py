@@ -142,7 +142,7 @@ class SimNode:
         return True
 
     def stop(self, error: Exception) -> None:
-        """The node ends itself; whether it had a reason is judged by the cluster."""
+        """The node ends itself; whether it had a reason is checked by the cluster."""
         self.world.note(f"{self.name} stops: {type(error).__name__}: {error}")
         self.broken = f"{type(error).__name__}: {error}"
         self.die(power=False)

@@ -34,7 +34,7 @@ class Options:
     seed: int
     nodes: int
     faults: frozenset[str]
-    calm: float  # Mean seconds between faults.
+    quiet: float  # Mean seconds between faults.
     fault_seconds: float
     wire: Wire
     settings: RaftSettings
@@ -52,7 +52,7 @@ class Options:
     def describe(self) -> str:
         """One line that says what this seed switches on."""
         return (
-            f"seed={self.seed} nodes={self.nodes} calm={self.calm:.2f}s clients={self.clients} "
+            f"seed={self.seed} nodes={self.nodes} quiet={self.quiet:.2f}s clients={self.clients} "
             f"payload<={self.payload} segment={self.limits.segment} "
             f"compact={self.settings.compact_bytes} tail={self.settings.tail_entries} "
             f"append={self.settings.append_bytes} delay={self.wire.delay * 1e3:.1f}ms "
@@ -100,7 +100,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         seed=seed,
         nodes=dice.choice((3, 3, 3, 5)),
         faults=frozenset(faults),
-        calm=dice.choice((0.1, 0.3, 0.6, 1.5)),
+        quiet=dice.choice((0.1, 0.3, 0.6, 1.5)),
         fault_seconds=fault_seconds,
         wire=wire,
         settings=settings,

@@ -1,6 +1,6 @@
 """What an order says: schedules, policies, limits, and what it waits for, part by part.
 
-Cron expressions are made from the minutes, hours and weekdays that they mean, so that the judge
+Cron expressions are made from the minutes, hours and weekdays that they mean, so that the oracle
 counts their times by hand (`reckoning.py`).
 """
 

@@ -10,8 +10,8 @@ from ...statemachine.firing import scheduled_time
 from ...statemachine.model import answers, keys
 from ...statemachine.model.entities import Job, Run
 from ...statemachine.model.view import View
-from .judge import PLANTED
 from .options import Options
+from .oracle import PLANTED
 from .rule_mutants import exchanged
 
 CHOSEN = 2  # The serial number of the job that fails.

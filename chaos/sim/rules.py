@@ -11,10 +11,10 @@ from ...statemachine.selfcheck import verify
 from .bulk import BulkUser
 from .client import Caller
 from .cluster import Kit, SimCluster
-from .judge import LATE_MS, Judge
-from .moving import MovesJudge, MovingUser
+from .moving import MovesOracle, MovingUser
 from .node import SimNode
 from .options import Options
+from .oracle import LATE_MS, Oracle
 from .scheduler import EPOCH_MS, SchedulerNode, SimReplica
 from .user import ANCHOR_MS, Owned, User
 from .waves import check_waves
@@ -29,8 +29,8 @@ class SchedulerCluster(SimCluster):
     """See the head of this file."""
 
     def __init__(self, options: Options, kit: Kit) -> None:
-        kind = MovesJudge if options.moves else Judge
-        self.judge = kind(self.true_ms, options.steps)
+        kind = MovesOracle if options.moves else Oracle
+        self.oracle = kind(self.true_ms, options.steps)
         super().__init__(options, kit)
         if options.bulk:
             self.clients.append(BulkUser(len(self.clients), self))
@@ -69,16 +69,16 @@ class SchedulerCluster(SimCluster):
         wrong = verify.verify(first.store)
         if wrong:
             raise SimViolation(f"verify finds {len(wrong)} differences: {wrong[:3]}")
-        self.judge.counts["scheduled times"] = self.judge.recount(
-            first.store, ANCHOR_MS, self.judge.true_ms()
+        self.oracle.counts["scheduled times"] = self.oracle.recount(
+            first.store, ANCHOR_MS, self.oracle.true_ms()
         )
-        if isinstance(self.judge, MovesJudge):
+        if isinstance(self.oracle, MovesOracle):
             for caller in self.clients:
                 if isinstance(caller, MovingUser):
-                    self.judge.check_user(caller)
+                    self.oracle.check_user(caller)
             return
-        late_before_ms = self.judge.true_ms() - LATE_MS
-        self.judge.counts["waves"] = check_waves(first.store, late_before_ms)
+        late_before_ms = self.oracle.true_ms() - LATE_MS
+        self.oracle.counts["waves"] = check_waves(first.store, late_before_ms)
         for caller in self.clients:
             if isinstance(caller, User):
                 for owned in caller.jobs:
@@ -86,8 +86,8 @@ class SchedulerCluster(SimCluster):
 
     def check_job(self, replica: SimReplica, owned: Owned) -> None:
         """S1, and the rules' own proof that no scheduled time was lost."""
-        store, judge = replica.store, self.judge
-        jids = [jid for jid, name in judge.names.items() if name == owned.name]
+        store, oracle = replica.store, self.oracle
+        jids = [jid for jid, name in oracle.names.items() if name == owned.name]
         if len(jids) != 1:
             raise SimViolation(f"S1 {owned.name} exists {len(jids)} times")
         [jid] = jids
@@ -101,15 +101,15 @@ class SchedulerCluster(SimCluster):
         payload = job.full_spec().payload.data
         if payload != owned.payload:
             raise SimViolation(f"S1 {owned.name} has {payload!r}, not {owned.payload!r}")
-        if judge.triggered[jid] != len(owned.triggers):
+        if oracle.triggered[jid] != len(owned.triggers):
             raise SimViolation(
-                f"S1 {owned.name} was triggered {judge.triggered[jid]} times, "
+                f"S1 {owned.name} was triggered {oracle.triggered[jid]} times, "
                 f"{len(owned.triggers)} were asked for"
             )
         view = View(store, replica.meta.now_ms)
         found = audit.audit(view, job_pb2.AuditJobRequest(job=owned.name), ())
-        judge.counts["times audited"] += found.expected
-        judge.counts["times unjudged"] += found.unjudged
+        oracle.counts["times audited"] += found.expected
+        oracle.counts["times unjudged"] += found.unjudged
         if found.wrong:
             wrong = (one.reason for one in found.findings if one.verdict == WRONG)
             raise SimViolation(f"S2 {owned.name}: {next(wrong)}, in {found}")

@@ -58,7 +58,7 @@ def run_seed(
         if not isinstance(error, AssertionError if mutant.rules else CRASHES):
             slip = violation
     if isinstance(cluster, SchedulerCluster):
-        slip = slip or cluster.judge.slip
+        slip = slip or cluster.oracle.slip
     return SimResult(
         seed=seed,
         violation=violation,
@@ -67,7 +67,7 @@ def run_seed(
         fault_events=cluster.world.fault_events,
         acks=cluster.checker.acks,
         reads=cluster.checker.reads,
-        counts=dict(cluster.judge.counts) if isinstance(cluster, SchedulerCluster) else {},
+        counts=dict(cluster.oracle.counts) if isinstance(cluster, SchedulerCluster) else {},
         story=tuple(cluster.world.story[-story:]) if story else (),
         slip=slip,
     )

@@ -24,8 +24,8 @@ from ...statemachine.core.store import MemoryStore
 from ...statemachine.model import keys
 from ...statemachine.piecewise import Failure
 from .disk import SimDisk
-from .judge import HEARTBEAT_MS, Judge
 from .node import SimNode
+from .oracle import HEARTBEAT_MS, Oracle
 
 EPOCH_MS = 1_767_225_600_000
 SKEW_MAX_MS = 1_000
@@ -56,19 +56,19 @@ class Watched(MemoryStore):
 
 
 class WatchedTroubles(Troubles):
-    """Notifies the judge of mistakes in the code of a rule, which a leader survives."""
+    """Notifies the oracle of mistakes in the code of a rule, which a leader survives."""
 
     def __init__(
-        self, name: str, now_ms: Callable[[], int], seconds: Callable[[], float], judge: Judge
+        self, name: str, now_ms: Callable[[], int], seconds: Callable[[], float], oracle: Oracle
     ) -> None:
         super().__init__(name, now_ms, seconds)
-        self._judge = judge
+        self._oracle = oracle
 
     def add(self, failures: Iterable[Failure]) -> None:
         failures = list(failures)
         for failure in failures:
             if isinstance(failure.error, SLIPS):
-                self._judge.slipped(failure.what, failure.error)
+                self._oracle.slipped(failure.what, failure.error)
         super().add(failures)
 
 
@@ -76,9 +76,9 @@ class SimReplica(Applied):
     """The state of one process."""
 
     def __init__(
-        self, disk: SimDisk, seen: AppliedListener, judge: Judge, dice: random.Random
+        self, disk: SimDisk, seen: AppliedListener, oracle: Oracle, dice: random.Random
     ) -> None:
-        self.disk, self.seen, self.judge, self.dice = disk, seen, judge, dice
+        self.disk, self.seen, self.oracle, self.dice = disk, seen, oracle, dice
         super().__init__(Watched(FLUSHED.get(disk)))
 
     def items(self) -> dict[bytes, bytes]:
@@ -88,7 +88,7 @@ class SimReplica(Applied):
     def apply(self, index: int, data: bytes) -> None:
         super().apply(index, data)
         if self.changed_at == index:
-            self.judge.changed(index, data, self.meta.revision)
+            self.oracle.changed(index, data, self.meta.revision)
         if self.dice.random() < 0.02:
             FLUSHED[self.disk] = dict(self.items())
         self.seen(index, data, self.meta.fingerprint.hex())
@@ -128,9 +128,9 @@ class SchedulerNode(SimNode):
     ring = 0
 
     @property
-    def judge(self) -> Judge:
-        judge: Judge = self.cluster.judge  # type: ignore[attr-defined]  # Of SchedulerCluster.
-        return judge
+    def oracle(self) -> Oracle:
+        oracle: Oracle = self.cluster.oracle  # type: ignore[attr-defined]  # Of SchedulerCluster.
+        return oracle
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self.cluster.slept_ms + int((self.clock() + self.offset) * 1000)
@@ -148,7 +148,7 @@ class SchedulerNode(SimNode):
 
     def new_machine(self) -> Machine:
         dice = random.Random(self.world.dice.getrandbits(64))
-        self.replica = SimReplica(self.disk, self.applied, self.judge, dice)
+        self.replica = SimReplica(self.disk, self.applied, self.oracle, dice)
         return self.replica
 
     def began(self) -> None:
@@ -159,7 +159,7 @@ class SchedulerNode(SimNode):
         self.sessions = kit.sessions(
             self.clock_ms, self.steady.now_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
         )
-        troubles = WatchedTroubles(self.name, self.steady.now_ms, self.clock, self.judge)
+        troubles = WatchedTroubles(self.name, self.steady.now_ms, self.clock, self.oracle)
         self.leader = kit.leader(
             self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock,
             self.new_budget, troubles=troubles, clock_is_sure=False,
@@ -211,11 +211,11 @@ class SchedulerNode(SimNode):
         self.turning = False
         self.leader.step()
         self.look_at_work()
-        self.judge.troubled(self)
+        self.oracle.troubled(self)
         for session in self.sessions.by_worker.values():
             if session.lapsing and session not in self.lapsing:
                 self.lapsing.add(session)
-                self.judge.lapses(self, session.worker)
+                self.oracle.lapses(self, session.worker)
         self.wake()
         next_ms = self.leader.next_ms()
         if next_ms is not None:
@@ -233,7 +233,7 @@ class SchedulerNode(SimNode):
         store = self.replica.store
         assert isinstance(store, Watched)
         entries, store.scanned = store.scanned, 0
-        self.judge.scanned(entries)
+        self.oracle.scanned(entries)
 
     # What the loop takes for consensus.
 
@@ -265,7 +265,7 @@ class SchedulerNode(SimNode):
 
     def leadership_gained(self, term: int) -> None:
         super().leadership_gained(term)
-        self.judge.gained(self)
+        self.oracle.gained(self)
         self.leader.gained()
 
     def leadership_lost(self, term: int) -> None:

@@ -175,7 +175,7 @@ class User:
         assert isinstance(reply, Message), reply
         self.done(reply)
         self.busy = False
-        self.cluster.judge.counts["answers"] += 1
+        self.cluster.oracle.counts["answers"] += 1
         self.later(self.PAUSE, self.go)
 
     def later(self, delay: float, what: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ RunKey = tuple[int, int]  # Of the run that a wave began with.
 
 
 def check_waves(store: Reading, late_before_ms: int) -> int:
-    """Judge each wave; return how many there are.
+    """Check each wave; return how many there are.
 
     Every job here waits for one other, so no step waits for more once it was notified of an end.
     """

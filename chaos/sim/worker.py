@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...proto.v1 import worker_pb2
 from ...statemachine.core.rejection import Refused, Rejection
-from .judge import HEARTBEAT_MS, LAPSE_MS
+from .oracle import HEARTBEAT_MS, LAPSE_MS
 from .orders import QUEUES
 from .scheduler import SchedulerNode
 
@@ -142,7 +142,7 @@ class SimWorker:
             except Refused as refused:
                 line.lost(refused.rejection)
                 return
-            node.judge.heard_of(node, self.name)
+            node.oracle.heard_of(node, self.name)
             self.session.credit(self.slots - len(self.working))
             self.say(self.session)
 
@@ -162,7 +162,7 @@ class SimWorker:
             node = line.node
             if node.life == line.life and node.sessions.by_worker.get(self.name) is session:
                 session.hear()
-                node.judge.heard_of(node, self.name)
+                node.oracle.heard_of(node, self.name)
                 what(session)
 
         self.world.after(self.delay(), lambda: self.reach(line.node, arrive))
@@ -215,7 +215,7 @@ class SimWorker:
         for ack in acks:
             result = self.unacknowledged.pop(ack.token, None)
             if result is not None:
-                self.cluster.judge.acknowledged(ack, result.HasField("success"))
+                self.cluster.oracle.acknowledged(ack, result.HasField("success"))
 
     def stop(self, stops: Sequence[worker_pb2.Stop]) -> None:
         for stop in stops:

@@ -1,4 +1,4 @@
-"""The scheduler in the simulator: its promises hold, and the judge sees when they do not."""
+"""The scheduler in the simulator: its promises hold, and the oracle sees when they do not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from raftsched.chaos.sim.bulk import CROWD
 from raftsched.chaos.sim.cluster import Kit
-from raftsched.chaos.sim.judge import Judge
 from raftsched.chaos.sim.mutant_table import MUTANTS
 from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
+from raftsched.chaos.sim.oracle import Oracle
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import SimViolation
 from raftsched.cluster.node import leader_loop
@@ -97,10 +97,10 @@ def ended(token: int) -> bytes:
 
 
 class Bench:
-    """A judge, and changes written by hand."""
+    """An oracle, and changes written by hand."""
 
     def __init__(self, steps: int = 1_000_000) -> None:
-        self.judge = Judge(lambda: NOW_MS, steps)
+        self.oracle = Oracle(lambda: NOW_MS, steps)
         self.index = 0
 
     def change(
@@ -110,7 +110,7 @@ class Bench:
         data = Change(
             now_ms=now_ms, keys=list(puts), values=list(puts.values()), deletes=deletes or []
         )
-        self.judge.changed(self.index, encode(data), self.index)
+        self.oracle.changed(self.index, encode(data), self.index)
 
     def finish(self, token: int) -> None:
         self.change({keys.ended(*PLACE): ended(token)}, [RUN])
@@ -124,7 +124,7 @@ def bench() -> Bench:
 def test_a_sound_story_passes(bench: Bench) -> None:
     bench.change({RUN: running(1), LEDGER: RAN})
     bench.finish(1)
-    bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
+    bench.oracle.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
 
 
 def test_a_scheduled_time_that_runs_twice_is_seen(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def test_a_completion_under_an_old_token_is_seen(bench: Bench) -> None:
 def test_an_acknowledgement_of_nothing_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(1)})
     with pytest.raises(SimViolation, match="S6 the end of lease 1 is acknowledged"):
-        bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
+        bench.oracle.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
 
 
 def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
@@ -230,7 +230,7 @@ def test_a_run_that_is_held_for_nothing_is_seen(bench: Bench) -> None:
 
 
 def test_a_walk_over_the_ledger_is_seen() -> None:
-    judge = Judge(lambda: NOW_MS, steps=1)
-    judge.scanned(BACKFILL_TIMES)
+    oracle = Oracle(lambda: NOW_MS, steps=1)
+    oracle.scanned(BACKFILL_TIMES)
     with pytest.raises(SimViolation, match="A4: a decision walks over 1000 entries"):
-        judge.scanned(1_000)
+        oracle.scanned(1_000)

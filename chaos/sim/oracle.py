@@ -1,4 +1,4 @@
-"""What the scheduler promises, judged from the log alone and from what went to the outside.
+"""What the scheduler promises, checked from the log alone and from what went to the outside.
 
 S1 what was acknowledged is there; S2 each scheduled time has one outcome, and one run at most; S3
 no run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
@@ -8,7 +8,7 @@ for it; S12 under SKIP no run of a schedule begins beside another; S13 when the 
 of a job ends one that is held goes; A1, A2, A3 and A5 no decision goes on when its time is used up;
 A4 nor does it walk over the ledger.
 
-The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
+The oracle reads each change as it becomes part of the state, with a reading of its own: it asks no
 rule what the rules wrote.
 """
 
@@ -77,7 +77,7 @@ class JobLedger:
         return at_ms in self.alone or inside
 
 
-class Judge:
+class Oracle:
     """See the head of this file."""
 
     def __init__(self, true_ms: Callable[[], int], steps: int = 1_000_000) -> None:

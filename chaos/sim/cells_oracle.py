@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .world import SimViolation
 
 
-class CellsJudge:
+class CellsOracle:
     """Notes each firing, lease and end of a run; raises where one is wrong."""
 
     def __init__(self, now: Callable[[], float]) -> None:
