@@ -37,6 +37,8 @@ async def test_who_verifies_meanwhile_joins_and_who_asks_again_hears_how_far_it_
     monkeypatch.setattr(verify_module, "look", look)
     async with cluster(tmp_path, 1) as nodes:
         stub = nodes["n1"].stub(CLUSTER)
+        # Right after an election the state may have no entry.
+        await until(lambda: nodes["n1"].node.revision > 0)
         asked = cluster_pb2.VerifyStateRequest(request_id="mine", wait=duration(10))
         first = await stub.VerifyState(asked)
         other = asyncio.ensure_future(stub.VerifyState(cluster_pb2.VerifyStateRequest()))
