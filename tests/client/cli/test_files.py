@@ -329,7 +329,7 @@ def test_a_difference_is_shown_field_by_field(cli: Cli, tmp_path: Path) -> None:
     ]
     assert cli("job", "diff", "-f", path).exit_code == 0
     applied = cli.rows("job", "apply", "-f", path)
-    assert applied[1][:3] == ["report", "updated", "spec.owner,spec.priority"]
+    assert applied[1][:3] == ["report", "updated", "spec.owner, spec.priority"]
 
 
 def test_a_viewer_may_see_a_difference(cli: Cli, stage: Stage, tmp_path: Path) -> None:
