@@ -15,8 +15,11 @@ import raftsched
 
 # A worker's image carries the SDK; it must start without the engine and the consensus library.
 LIGHT = {"raftsched.client": ("rocksdict", "pysyncobj"), "raftsched.client.cli": ("grpc",)}
-# These want raftsched[otel], and are imported where spans are wanted.
-EXTRA = re.compile(r"\.(otel_spans|span_queue|call_spans|attempt_spans|request_spans)$")
+# These want raftsched[otel], and are imported where spans are wanted; the last one wants
+# raftsched[http], and is imported when an HTTP job is carried out.
+EXTRA = re.compile(
+    r"\.(otel_spans|span_queue|call_spans|attempt_spans|request_spans|http_connections)$"
+)
 
 
 def main() -> None:
