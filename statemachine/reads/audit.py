@@ -44,6 +44,8 @@ def audit(
     since_ms = _since(job, state)
     evidence = Evidence(view, jid, job, state)
     past = _past(job, state, plan, evidence)
+    if stands_ms := next_time.stands_at(found_job):
+        past = [at for at in past if at <= stands_ms]
     first, end = _range(view, request, min([since_ms, *past]), since_ms)
     book = audit_book.read(view, jid, first, end)
     expected = [at for at in past if first <= at < end]

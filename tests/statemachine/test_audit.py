@@ -371,6 +371,18 @@ def test_a_single_time_in_the_past_is_accounted_for(machine: Machine) -> None:
     assert (answer.expected, answer.recorded) == (1, 1)
 
 
+def test_of_single_times_in_the_past_a_job_has_no_more_than_its_maximum(machine: Machine) -> None:
+    job = job_of("a", once="2025-12-31T00:00", timing=schedule_pb2.Timing(max_runs=1))
+    job.spec.schedules.add().once.time.FromMilliseconds(instant("2025-12-31T00:10"))
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.fire()
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert (answer.expected, answer.recorded) == (1, 1)
+
+
 def test_a_job_that_reached_its_maximum_expects_no_more(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=schedule_pb2.Timing(max_runs=2))
     ring_hourly(machine, 5)
