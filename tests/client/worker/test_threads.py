@@ -19,11 +19,18 @@ async def settled(count: int, done: list[int]) -> None:
 async def test_a_long_line_of_short_work_is_done_by_few_threads() -> None:
     threads = Threads(asyncio.get_running_loop(), maximum=100)
     done: list[int] = []
-    last = threading.Event()
+    all_wait, last = threading.Event(), threading.Event()
 
+    def wait() -> None:
+        all_wait.wait(PATIENCE_S)
+
+    # Who finds the line empty goes to rest, and only the loop would wake him.
+    for _ in range(WAKE_AT_ONCE):
+        threads.submit(wait)
     for number in range(1_000):
         threads.submit(lambda number=number: done.append(number))  # type: ignore[misc]
     threads.submit(last.set)
+    all_wait.set()
     # The loop does not come by meanwhile, so nobody else is woken.
     assert last.wait(PATIENCE_S)
 
