@@ -149,7 +149,8 @@ class Lives:
         seen, former = self.seen, Former()
         for key, value in tables.get(keys.NAMESPACE, ()):
             record = parse(key, value, NamespaceRecord)
-            former.namespaces[record.number] = seen.namespaces.get(record.number, record)
+            # Without a record it has no quota.
+            former.namespaces[record.number] = seen.namespaces.get(record.number, NamespaceRecord())
             seen.namespaces[record.number] = record
         for key, value in tables.get(keys.QUEUE, ()):
             queue = parse(key, value, QueueRecord)

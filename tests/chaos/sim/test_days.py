@@ -11,12 +11,17 @@ from raftsched.chaos.sim import moves, reckoning
 from raftsched.chaos.sim.__main__ import main
 from raftsched.chaos.sim.days import FAULTS
 from raftsched.chaos.sim.days_run import MUTANTS, DaysMutant, draw, hunt, run_days
+from raftsched.chaos.sim.lives import Lives
 from raftsched.chaos.sim.moves import MOVES
 from raftsched.chaos.sim.orders import PARTS
 from raftsched.chaos.sim.reach import read
-from raftsched.proto.v1 import calendar_pb2, schedule_pb2
+from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, schedule_pb2
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.record import parse_change
+from raftsched.statemachine.model.request import FireTimers
 
 from ...sampled import some
+from ...statemachine.driver import Machine, job_of
 
 Schedule, Timing = schedule_pb2.Schedule, schedule_pb2.Timing
 
@@ -122,3 +127,24 @@ def test_what_was_never_entered_is_named() -> None:
 
     assert (found.branches_taken, found.branches) == (1, 4)
     assert found.never == ["slots.full"]
+
+
+def test_what_fires_in_the_change_that_sets_the_first_quota_is_not_above_it() -> None:
+    machine, lives = Machine(MemoryStore()), Lives(100)
+
+    def change(*bodies: object) -> None:
+        decided = machine.decide(*bodies).change
+        assert decided is not None
+        machine.do_all(*bodies)
+        lives.changed(parse_change(decided, 1))
+
+    request = namespace_pb2.UpdateNamespaceRequest()
+    request.namespace.name = "default"
+    request.namespace.quota.live_runs = 1
+    request.update_mask.paths.append("quota.live_runs")
+    for name in ("a", "b"):
+        change(job_pb2.CreateJobRequest(job=job_of(name, once=machine.now_ms + 1_000)))
+    machine.advance(1_000)
+    change(FireTimers(100), request)
+
+    assert len(machine.live("a") + machine.live("b")) == 2
