@@ -7,6 +7,7 @@ from ...statemachine.model import keys
 from .limits import CallerLimits
 
 RETRY_MS = 100
+NEVER_S = 1e9  # A state that is said to be older was never known to be fresh.
 LIMIT_RETRY_MS = 1_000
 ALL = "all"  # Whose limit it is, if nobody's in particular.
 RAISED = frozenset(CallerLimits.__struct_fields__)  # Those that a configuration may say.
@@ -43,9 +44,10 @@ def deadline_passed(node: str, seconds: float) -> Refused:
 
 
 def too_old(node: str, seconds: float, maximum: float) -> Refused:
+    age = f"up to {seconds:.0f} s old" if seconds < NEVER_S else "of an age that it does not know"
     return refused(
         Reason.ERROR_REASON_NO_QUORUM,
-        f"the state of {node} is up to {seconds:.0f} s old, and it answers from none over "
+        f"the state of {node} is {age}, and it answers from none over "
         f"{maximum:.0f} s; ask another node, or bring back a majority",
         RETRY_MS,
     )

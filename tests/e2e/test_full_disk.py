@@ -56,6 +56,8 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
         # The disk as the node sees it.
         inside = Path(f"/proc/{node.pid}/root{disk}")
         async with AsyncClient(address.client, timeout=2) as client:
+            # A node that has never led knows of no state that it could show.
+            await until(lambda: client.jobs.create("first", handler="nobody"), 20)
             filler = inside / "filler"
             fill(filler)
             kept = await write_until_refused(client)
