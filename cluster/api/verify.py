@@ -238,7 +238,7 @@ class Verifier:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + min(CATCH_UP_S, call.timeout())
         node_infos = self._heard()
-        while (None in node_infos.values() or self._behind(node_infos)) and loop.time() < give_up:
+        while not self._comparable(node_infos) and loop.time() < give_up:
             await asyncio.sleep(0.01)
             node_infos = self._heard()
         found = {name: about for name, about in node_infos.items() if about is not None}
@@ -277,12 +277,13 @@ class Verifier:
             if peer.connected and name != self.node.name
         }
 
-    def _behind(self, node_infos: dict[str, NodeInfo | None]) -> bool:
-        """Whether another node has seen a revision that this one has not."""
-        newest = max(
-            (about.revision for about in node_infos.values() if about is not None), default=0
+    def _comparable(self, node_infos: dict[str, NodeInfo | None]) -> bool:
+        """Whether each node was heard, at a revision whose fingerprint is known here: not one that
+        is to come, nor one from before the start of this node."""
+        return all(
+            about is not None and self.node.directory.fingerprint_at(about.revision) is not None
+            for about in node_infos.values()
         )
-        return self.node.revision < newest
 
     def _strangers(self, answer: cluster_pb2.VerifyStateResponse) -> bool:
         return len(set(answer.fingerprints.values())) > 1

@@ -7,7 +7,7 @@ from ...statemachine.model import keys
 from .limits import CallerLimits
 
 RETRY_MS = 100
-NEVER_S = 1e9  # A state that is said to be older was never known to be fresh.
+NEVER_S = 1e9  # The age of a state that was never known to be fresh is above this.
 LIMIT_RETRY_MS = 1_000
 ALL = "all"  # Whose limit it is, if nobody's in particular.
 RAISED = frozenset(CallerLimits.__struct_fields__)  # Those that a configuration may say.
