@@ -22,12 +22,12 @@ TASK = Restarting("true", 5.0, 2.0)
 def seen(**changed: object) -> cluster_pb2.ClusterStatus:
     """Three nodes, all well; n2 leads."""
     whole = cluster_pb2.ClusterStatus(
-        node="n1", leader="n2", quorum=True, margin=1, commit_index=500
+        node="n1", leader="n2", quorum=True, margin=1, commit_index=20_000
     )
     for name in ("n1", "n2", "n3"):
         whole.nodes.add(
             name=name, client_address=f"{name}.example:7400", reachable=True, serving=True,
-            applied_index=499, version="1.0", build=f"b-{name}",
+            applied_index=19_000, version="1.0", build=f"b-{name}",
             role=Node.ROLE_LEADER if name == "n2" else Node.ROLE_FOLLOWER,
         )  # fmt: skip
     for field, value in changed.items():
@@ -47,7 +47,7 @@ def with_node(**changed: object) -> cluster_pb2.ClusterStatus:
     [
         (seen(leader=""), "nobody leads"), (seen(quorum=False), "no quorum"),
         (seen(margin=0), "no node may be lost"), (with_node(reachable=False), "not reachable"),
-        (with_node(serving=False), "does not serve"), (with_node(applied_index=9), "491 entries"),
+        (with_node(serving=False), "does not serve"), (with_node(applied_index=9), "19991 entries"),
     ],
     ids=["leader", "quorum", "margin", "reachable", "serving", "behind"],
 )  # fmt: skip
