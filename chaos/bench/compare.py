@@ -96,9 +96,7 @@ def run(
     for peer in peers:
         say(f"{peer.name}: {' and '.join(peer.packages)}, downloaded if not yet here")
         kits[peer.name] = installed(peer, folder)
-    if server_user():
-        # Who is not us has to get to the folders of the servers.
-        folder.chmod(folder.stat().st_mode | 0o011)
+    let_servers_in(folder)
     turns: dict[str, list[Figures]] = {OURS: [], **{peer.name: [] for peer in peers}}
     failed: dict[str, str] = {}
     for number in range(rounds):
@@ -122,6 +120,12 @@ def run(
             shown = ", ".join(f"{key} {value:,}" for key, value in figures.items())
             say(f"round {number + 1} of {rounds}, {name}: {shown}")
     return summary(load, turns, failed)
+
+
+def let_servers_in(folder: Path) -> None:
+    """Servers that may not run as root get through to their folders below this one."""
+    if server_user():
+        folder.chmod(folder.stat().st_mode | 0o011)
 
 
 def ours(folder: Path, load: ComparedLoad) -> Figures:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...cluster.local.process import ProcessFailed
-from .compare import OURS, ComparedLoad, Say, run, taking_part
+from .compare import OURS, ComparedLoad, Say, let_servers_in, run, taking_part
 from .peers.peer import PEERS, PeerSystem
 
 Found = Mapping[str, object]
@@ -43,6 +43,7 @@ def run_all(
     """Play all loads; what each found, by its title, again behind each of them."""
     found: dict[str, Found] = {}
     manages: dict[str, float] = {}
+    let_servers_in(folder)
     for number, (title, load) in enumerate(LOADS.items()):
         say(f"load {number + 1} of {len(LOADS)}: {title}")
         load = replace(load, workers=workers)

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from raftsched.chaos.bench import peers
+from raftsched.chaos.bench import compare, compare_page, peers
 from raftsched.chaos.bench.compare import ComparedLoad, best, flat, ratio, summary, taking_part
-from raftsched.chaos.bench.compare_page import keeps_up, markdown
+from raftsched.chaos.bench.compare_page import keeps_up, markdown, run_all
 from raftsched.chaos.bench.compare_turns import first_due, of_failover
 from raftsched.chaos.bench.peers.peer import PEERS, cache, figures_of, kit_name, steps
 from raftsched.chaos.bench.peers.postgres import Postgres, accepts, programs
@@ -114,6 +114,25 @@ def test_a_page_begins_with_where_others_are_ahead() -> None:
     assert "| APScheduler | not measured | | |" in lines
     assert any(line.startswith("* BullMQ: bullmq@") for line in lines)
     assert markdown({"x": summary(HERD, {"ours": [herd(3)]})}, {}, "c").count("Nowhere") == 1
+
+
+def test_servers_that_are_not_root_get_to_their_folders_under_every_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    modes: list[int] = []
+
+    def played(place: Path, *rest: object, **named: object) -> dict[str, object]:
+        compare.let_servers_in(place)
+        modes.append(min(folder.stat().st_mode & 0o011 for folder in (place, place.parent)))
+        return {}
+
+    monkeypatch.setattr(compare, "server_user", lambda: "postgres")
+    monkeypatch.setattr(compare_page, "taking_part", lambda *rest: [PEERS["celery"]])
+    monkeypatch.setattr(compare_page, "run", played)
+    monkeypatch.setattr(compare_page, "rate_of", lambda found, name: 1e9)
+    assert len(list(run_all(tmp_path, ["celery"], 2, 1, lambda word: None))) == len(modes)
+    assert set(modes) == {0o011}
 
 
 def test_a_load_is_not_put_on_what_manages_far_less() -> None:
