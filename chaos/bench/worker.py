@@ -1,7 +1,7 @@
 """A worker process of the benchmarks: the SDK's worker with a handler that does nothing.
 
 It reports how many runs it has begun, a line each time the number has changed; for lateness, it
-writes the due time of each run, and the seconds from then to its start, into a file when it ends.
+writes the due time of each run, and the seconds from then to its start, behind what a file has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from ...client import Context, Worker
 
 REPORT_S = 0.02
+# So many figures are kept before they are written.
+KEPT = 1 << 16
 
 
 def main() -> None:
@@ -39,7 +41,18 @@ def main() -> None:
         due_s = context.due_time.timestamp()
         late.extend((due_s, time.time() - due_s))
 
+    def flaky(context: Context) -> None:
+        if context.attempt == 1:
+            raise RuntimeError("the first attempt fails, as it was asked to")
+        noop()
+
+    def write() -> None:
+        with options.lateness.open("ab") as file:
+            file.write(late.tobytes())
+        del late[:]
+
     worker.handler("noop", inline=True)(timed if options.lateness else noop)
+    worker.handler("flaky", inline=True)(flaky)
 
     async def report() -> None:
         reported = -1
@@ -48,6 +61,8 @@ def main() -> None:
                 reported = begun
                 sys.stdout.write(f"{reported}\n")
                 sys.stdout.flush()
+            if len(late) >= KEPT:
+                write()
             await asyncio.sleep(REPORT_S)
 
     async def serve() -> None:
@@ -64,7 +79,7 @@ def main() -> None:
         asyncio.run(serve())
     finally:
         if options.lateness:
-            options.lateness.write_bytes(late.tobytes())
+            write()
 
 
 if __name__ == "__main__":

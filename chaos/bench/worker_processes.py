@@ -16,6 +16,8 @@ class WorkerProcesses:
     def __init__(
         self, folder: Path, endpoints: str, count: int, *, slots: int, lateness: bool = False
     ) -> None:
+        # What those had begun that ended and were started again.
+        self.before = 0
         self.files = [folder / f"lateness-{number}" for number in range(count)]
         self.workers = [
             Process(
@@ -30,13 +32,22 @@ class WorkerProcesses:
         ]  # fmt: skip
 
     def start(self) -> None:
-        for worker in self.workers:
-            # What a workers before it wrote in the same folder is not of this one.
+        for worker, file in zip(self.workers, self.files, strict=True):
+            # What a worker before it wrote in the same folder is not of this one.
             worker.log.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
             worker.start()
 
+    def change(self, number: int) -> None:
+        """One ends in order, and another one takes its place."""
+        worker = self.workers[number]
+        worker.stop()
+        self.before += _last_count(worker)
+        worker.log.unlink()
+        worker.start()
+
     def begun(self) -> int:
-        return sum(map(_last_count, self.workers))
+        return self.before + sum(map(_last_count, self.workers))
 
     def cpu_s(self) -> float:
         return sum(worker.cpu_s() for worker in self.workers)

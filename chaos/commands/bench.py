@@ -21,6 +21,7 @@ from .capacity import capacity
 from .compare import compare
 from .data_folder import data_folder
 from .reporting import note_other_work, report, reporting
+from .soak import soak
 
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
@@ -269,3 +270,4 @@ def measure(
 
 bench.add_command(compare)
 bench.add_command(capacity)
+bench.add_command(soak)
