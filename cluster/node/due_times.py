@@ -6,7 +6,26 @@ from ...statemachine.core.limits import CHANGE_ITEMS
 from ...statemachine.model import timers
 from ...statemachine.model.request import FireTimers, WorkDone
 from .applier import Applied
-from .pending import PendingRequest, nobody, nothing
+from .pending import PendingRequest, nobody
+
+# So many timers a change is asked to do at least, however few the last ones had time for.
+LEAST = 64
+
+
+class TimerCount:
+    """How many timers the next change is asked to do: twice what the last one had time for.
+
+    A change looks for all that it is asked for, and reads their jobs, before it does the first of
+    them. Asked for a thousand where there is time for fifty, it has time for fewer still.
+    """
+
+    def __init__(self) -> None:
+        self.most = CHANGE_ITEMS
+
+    def learn(self, fired: WorkDone) -> None:
+        had_no_time = fired.more and fired.done < self.most
+        self.most = max(LEAST, 2 * fired.done) if had_no_time else 2 * self.most
+        self.most = min(self.most, CHANGE_ITEMS)
 
 
 class DueTimes:
@@ -21,6 +40,7 @@ class DueTimes:
         self.allowance_ms: int | None = None
         # Where those begin that fall due behind it; b"": nothing is left over.
         self._fresh_from = b""
+        self._count, self._later_count = TimerCount(), TimerCount()
 
     def begin(self) -> None:
         """This node leads from now on."""
@@ -43,13 +63,22 @@ class DueTimes:
 
         def answer(fired: object) -> None:
             self._fresh_from = fired.fresh_from if isinstance(fired, WorkDone) else b""
+            if isinstance(fired, WorkDone):
+                self._count.learn(fired)
 
-        body = FireTimers(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
-        return PendingRequest(body, answer, nobody, items=CHANGE_ITEMS)
+        most = self._count.most
+        body = FireTimers(most, later=False, fresh_from=self._fresh_from)
+        return PendingRequest(body, answer, nobody, items=most)
 
     def fire_later(self) -> PendingRequest:
         """What can wait."""
-        return PendingRequest(FireTimers(CHANGE_ITEMS, True), nothing, nobody, items=CHANGE_ITEMS)
+
+        def answer(fired: object) -> None:
+            if isinstance(fired, WorkDone):
+                self._later_count.learn(fired)
+
+        most = self._later_count.most
+        return PendingRequest(FireTimers(most, later=True), answer, nobody, items=most)
 
 
 def first(*instants_ms: int | None) -> int | None:
