@@ -37,7 +37,8 @@ async def run(folder: Path, nodes: NodeProcesses, steady: Steady) -> dict[str, f
             while workers.begun() < before + steady.count and time.time() < until:
                 await asyncio.sleep(LOOK_S)
             await asyncio.sleep(REST_S)
+            ended = time.time()
     finally:
         workers.stop()
     pairs = [(due, due + late) for due, late in workers.pairs(first_s)]
-    return of_failover(pairs, killed, steady.count)
+    return of_failover(pairs, killed, steady.count, ended)

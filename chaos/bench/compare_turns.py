@@ -34,6 +34,8 @@ class PeerTurn:
     asked: Mapping[str, object]
     pairs: list[tuple[float, float]] = field(default_factory=list)
     killed: float = 0.0
+    # When its program had ended.
+    ended: float = 0.0
     # Processor seconds of servers and workers, and the most memory of the servers.
     servers_s: float = 0.0
     workers_s: float = 0.0
@@ -85,6 +87,7 @@ class PeerTurn:
                     f"{process.name} took over {self.limit_s:.0f} s:\n{process.tail()}"
                 )
             time.sleep(LOOK_S)
+        self.ended = time.time()
         if process.code:
             raise ProcessFailed(f"{process.name} ended with {process.code}:\n{process.tail()}")
 
@@ -111,20 +114,21 @@ def figures_of_turn(turn: PeerTurn, found: Mapping[str, Number]) -> dict[str, Nu
         "servers_us_per_run": 1e6 * turn.servers_s / runs,
         "workers_us_per_run": 1e6 * turn.workers_s / runs,
         "servers_mb": turn.memory / 1e6,
-        **(of_failover(turn.pairs, turn.killed, runs) if turn.failover else {}),
+        **(of_failover(turn.pairs, turn.killed, runs, turn.ended) if turn.failover else {}),
     }
 
 
-def of_failover(pairs: Pairs, killed: float, runs: int) -> dict[str, Number]:
-    """The longest time without any run from the loss on; what never ran, what ran twice."""
-    after = sorted(at for _, at in pairs if at >= killed)
-    if not killed or not after:
-        raise ProcessFailed("nothing ran behind the loss of the primary")
-    pause = max(later - earlier for earlier, later in pairwise([killed, *after]))
+def of_failover(pairs: Pairs, killed: float, runs: int, ended: float) -> dict[str, Number]:
+    """The longest time without any run from the loss on; what never ran, what ran twice. Where some
+    never ran, nothing came until the look at it ended, and they are late by that at least."""
+    if not killed:
+        raise ProcessFailed("the load was over before the primary was killed")
     # Each job has a due time of its own.
     begun = len({round(1000 * due) for due, _ in pairs})
+    lost = max(0, runs - begun)
+    instants = [killed, *sorted(at for _, at in pairs if at >= killed), *([ended] if lost else [])]
+    late = [at - due for due, at in pairs] + ([ended - killed] if lost else [])
     return {
-        "pause_ms": 1000 * pause, "lost": max(0, runs - begun),
-        "twice": max(0, len(pairs) - begun),
-        "lateness_max_ms": max(1000 * (at - due) for due, at in pairs),
+        "pause_ms": 1000 * max(later - earlier for earlier, later in pairwise(instants)),
+        "lost": lost, "twice": max(0, len(pairs) - begun), "lateness_max_ms": 1000 * max(late),
     }  # fmt: skip

@@ -155,15 +155,20 @@ def test_a_pause_is_the_longest_that_began_with_the_loss_or_behind_it() -> None:
     due = [n / 10 for n in range(60)]
     # Killed at 2.0: what was fetched already goes on until 2.4, then nothing until 4.0.
     begun = [at if at < 2.45 else max(at, 4.0) for at in due]
-    found = of_failover(list(zip(due, begun, strict=True)), 2.0, 60)
+    found = of_failover(list(zip(due, begun, strict=True)), 2.0, 60, 9.0)
     assert found["pause_ms"] == pytest.approx(1_600)
     assert (found["lost"], found["twice"]) == (0, 0)
     assert found["lateness_max_ms"] == pytest.approx(1_500)
     again = [*zip(due[1:], begun[1:], strict=True), (due[30], 5.5)]
-    found = of_failover(again, 2.0, 60)
+    found = of_failover(again, 2.0, 60, 9.0)
     assert (found["lost"], found["twice"]) == (1, 1)
-    with pytest.raises(ProcessFailed, match="nothing ran behind the loss"):
-        of_failover([(0.0, 0.1)], 2.0, 60)
+    # What never ran had not come back when the look at it ended.
+    found = of_failover([(0.0, 0.1), (2.0, 2.1)], 2.0, 60, 90.0)
+    assert found["pause_ms"] == pytest.approx(87_900)
+    assert found["lateness_max_ms"] == pytest.approx(88_000)
+    assert of_failover([(0.0, 0.1)], 2.0, 2, 12.0)["pause_ms"] == pytest.approx(10_000)
+    with pytest.raises(ProcessFailed, match="over before the primary was killed"):
+        of_failover([(0.0, 0.1)], 0.0, 60, 90.0)
 
 
 def test_what_processes_use_is_counted_with_all_below_them_and_never_falls() -> None:
