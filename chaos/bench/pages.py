@@ -29,6 +29,7 @@ from ..percentile import percentile
 from .herd import Herd, import_all, live_runs, requests_of
 from .http import HttpConnection, gateway
 from .idle import Import, cpu_s
+from .kept import filled_with, is_filled
 from .steady import OverTime, Steady
 from .steady import run as run_steady
 from .worker_processes import WorkerProcesses
@@ -41,18 +42,23 @@ Say = Callable[[str], None]
 HERD_MAX = 200_000  # Runs that are made at a time, and how long that may take.
 RUN_S, LOOK_S = 600.0, 0.1
 SETTLE_S, OPEN_MS = 5.0, 60_000
+# Between two pages that are opened: who looks at one gives it the time to ask for what it shows
+# later, such as the count of a list.
+LOOK_AT_S = 0.5
 TURNS = 5
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # fmt: skip
 LOADED = """() => document.querySelector("main h1")
   && !document.querySelector("main [aria-label=Loading], main tr.waits")"""
+REFUSED = """() => document.querySelector("main .note[role=alert]")?.innerText ?? ''"""
 # What a person may look at; JOB and RUN are one that is there.
 PAGES = {
-    "overview": "/", "jobs": "/jobs", "jobs_found": "/jobs?q=name%3Aidle-00001", "job": "/jobs/JOB",
-    "new_job": "/new-job", "runs": "/runs", "run": "/runs/RUN", "flows": "/flows",
-    "queues": "/queues", "queue": "/queues/default", "workers": "/workers", "dead": "/dead",
-    "timeline": "/timeline", "cluster": "/cluster", "settings": "/settings",
+    "overview": "/", "jobs": "/jobs", "jobs_found": "/jobs?q=name%3Aidle-00001",
+    "jobs_paused": "/jobs?q=state%3DPAUSED", "job": "/jobs/JOB", "new_job": "/new-job",
+    "runs": "/runs", "runs_ended": "/runs?q=state%3DSUCCEEDED", "run": "/runs/RUN",
+    "flows": "/flows", "queues": "/queues", "queue": "/queues/default", "workers": "/workers",
+    "dead": "/dead", "timeline": "/timeline", "cluster": "/cluster", "settings": "/settings",
     "audit": "/settings/audit",
 }  # fmt: skip
 # What an open overview asks: each how often, in seconds.
@@ -76,25 +82,40 @@ class PagesLoad:
 async def run(
     folder: Path, nodes: NodeProcesses, load: PagesLoad, say: Say, over_time: OverTime
 ) -> Figures:
-    found: Figures = {"jobs": load.jobs, "runs": load.runs}
-    async with AsyncClient(nodes.endpoints) as client:
-        if load.jobs > load.runs:
-            took = await Import(nodes, load.jobs - load.runs, say, over_time).run(client)
-            found["import_s"] = round(took, 1)
-    await make_runs(folder, nodes, load.runs, say)
+    if (filled := filled_with(folder)) is None:
+        filled = await fill(folder, nodes, load, say, over_time)
+        is_filled(folder, filled)
+    else:
+        say(f"{folder} has {filled['jobs']:,} jobs and {filled['runs']:,} runs from before")
+    found: Figures = dict(filled)
     found["rss_mb_max"] = max(node.rss_mb() for node in nodes)
     async with gateway(folder, nodes) as (process, port, _), AsyncClient(nodes.endpoints) as client:
         await asyncio.sleep(SETTLE_S)
-        await client.jobs.create("looked-at", handler="noop", schedule=every(3_600))
-        one = await client.jobs.trigger("looked-at")
-        found |= await opened(port, {"JOB": "looked-at", "RUN": one.id}, say)
+        # In a folder that is kept, those of earlier times are there, too.
+        name = f"looked-at-{int(time.time())}"
+        await client.jobs.create(name, handler="noop", schedule=every(3_600))
+        one = await client.jobs.trigger(name)
+        found |= await opened(port, {"JOB": name, "RUN": one.id}, say)
         if load.open:
             say(f"{load.open} open overviews, beside a steady load of 20 a second")
-            costs = await stay_open(folder, nodes, process, port, load)
+            costs = await stay_open(folder, nodes, process, port, load, name)
             say(f"they cost {costs['open_core_share']} of a core")
             found |= costs
         found["gateway_rss_mb"] = process.rss_mb(peak=True)
     return found
+
+
+async def fill(
+    folder: Path, nodes: NodeProcesses, load: PagesLoad, say: Say, over_time: OverTime
+) -> Figures:
+    """Import jobs, and have some of them run."""
+    filled: Figures = {"jobs": load.jobs, "runs": load.runs}
+    async with AsyncClient(nodes.endpoints) as client:
+        if load.jobs > load.runs:
+            took = await Import(nodes, load.jobs - load.runs, say, over_time).run(client)
+            filled["import_s"] = round(took, 1)
+    await make_runs(folder, nodes, load.runs, say)
+    return filled
 
 
 async def make_runs(folder: Path, nodes: NodeProcesses, runs: int, say: Say) -> None:
@@ -174,23 +195,27 @@ async def stands(page: Page, port: int, path: str) -> float:
     began = time.monotonic()
     await page.goto(f"http://{LOOPBACK}:{port}{path}", wait_until="commit")
     await page.wait_for_function(LOADED, timeout=OPEN_MS, polling=5)
-    return 1_000 * (time.monotonic() - began)
+    took = time.monotonic() - began
+    if refused := await page.evaluate(REFUSED):
+        raise ProcessFailed(f"{path} shows no more than: {refused}")
+    await asyncio.sleep(LOOK_AT_S)
+    return 1_000 * took
 
 
 # Pages that stay open.
 
 
 async def stay_open(
-    folder: Path, nodes: NodeProcesses, process: Process, port: int, load: PagesLoad
+    folder: Path, nodes: NodeProcesses, process: Process, port: int, load: PagesLoad, job: str
 ) -> Figures:
     steady = Steady(rate=20, seconds=load.seconds)
     alone = await run_steady(folder, nodes, steady)
-    quiet = await ticking(nodes, process, load.seconds)
+    quiet = await ticking(nodes, process, load.seconds, job)
     watching = [asyncio.create_task(watch(port)) for _ in range(load.open)]
     watching += [asyncio.create_task(follow(port)) for _ in range(load.open)]
     # What each asks for once, it has by then.
     await asyncio.sleep(SETTLE_S)
-    busy = await ticking(nodes, process, load.seconds)
+    busy = await ticking(nodes, process, load.seconds, job)
     beside = await run_steady(folder, nodes, steady)
     for one in watching:
         one.cancel()
@@ -209,13 +234,13 @@ async def stay_open(
     }  # fmt: skip
 
 
-async def ticking(nodes: NodeProcesses, process: Process, seconds: float) -> list[float]:
+async def ticking(nodes: NodeProcesses, process: Process, seconds: float, job: str) -> list[float]:
     """The shares of a core that gateway and nodes take, with a few events each second: the runs
     that go through ahead of a steady load would be a thousand."""
     async with AsyncClient(nodes.endpoints) as client:
         before, began = (process.cpu_s(), cpu_s(nodes)), time.monotonic()
         while time.monotonic() < began + seconds:
-            await client.jobs.trigger("looked-at")
+            await client.jobs.trigger(job)
             await asyncio.sleep(1.0)
         now, took = (process.cpu_s(), cpu_s(nodes)), time.monotonic() - began
     return [(one - other) / took for one, other in zip(now, before, strict=True)]

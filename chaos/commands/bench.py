@@ -153,7 +153,13 @@ def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
             over_time=over_time)  # fmt: skip
 
 
-@bench.command(cls=ExampleCommand, examples=("raftsched bench pages --jobs 100000",))
+@bench.command(
+    cls=ExampleCommand,
+    examples=(
+        "raftsched bench pages --jobs 100000",
+        "raftsched bench pages --jobs 10000000 --runs 1000000 --dir many",
+    ),
+)
 @click.option("--jobs", type=click.IntRange(2_000, 20_000_000), default=1_000_000,
               show_default=True)  # fmt: skip
 @click.option("--runs", type=click.IntRange(1_000, 5_000_000), default=100_000, show_default=True,
@@ -167,7 +173,10 @@ def pages(jobs: int, runs: int, opened: int, seconds: float, **how: Any) -> None
     """The web page with many jobs: how soon does a page stand, what do open ones cost?
 
     Pages are opened by Chromium where it is installed, with playwright (.ci/requirements-page.txt).
+    A folder that is named with --dir is kept: asked again with it, this command has nothing to
+    import, and measures at once.
     """
+    from ..bench import kept
     from ..bench import pages as scenario
 
     asked = scenario.PagesLoad(jobs=jobs, runs=min(runs, jobs), open=opened, seconds=seconds)
@@ -177,7 +186,7 @@ def pages(jobs: int, runs: int, opened: int, seconds: float, **how: Any) -> None
         click.echo(f"pages: {word}", err=True)
 
     measure("pages", how, lambda folder, nodes: scenario.run(folder, nodes, asked, say, over_time),
-            over_time=over_time)  # fmt: skip
+            over_time=over_time, cluster=kept.kept, mark=kept.FILLED)  # fmt: skip
 
 
 @bench.command(
@@ -244,8 +253,10 @@ def measure(
     name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = (),
     over_time: OverTime | None = None,
     cluster: Callable[..., AbstractContextManager[NodeProcesses]] | None = None,
+    mark: str = "",
 ) -> None:  # fmt: skip
-    """Start a cluster, run a scenario on it, print what it found."""
+    """Start a cluster, run a scenario on it, print what it found. A folder that holds the file
+    `mark` may be used again."""
     import asyncio
 
     from ...client.errors import RaftschedError
@@ -253,7 +264,7 @@ def measure(
     from ...cluster.local.process import ProcessFailed
     from ..bench.surroundings import surroundings
 
-    with data_folder(how["folder"]) as folder:
+    with data_folder(how["folder"], mark) as folder:
         around = surroundings(folder)
         note_other_work()
         click.echo(f"{name}: starting {how['nodes']} nodes", err=True)

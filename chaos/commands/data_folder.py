@@ -12,11 +12,13 @@ import click
 
 
 @contextmanager
-def data_folder(given: Path | None) -> Iterator[Path]:
-    """The folder that was named, or one that is thrown away."""
+def data_folder(given: Path | None, mark: str = "") -> Iterator[Path]:
+    """The folder that was named, or one that is thrown away. One that holds the file `mark` may be
+    used again."""
     if given is not None:
         given.mkdir(parents=True, exist_ok=True)
-        if any(given.iterdir()):
+        may_be_used = bool(mark) and (given / mark).exists()
+        if not may_be_used and any(given.iterdir()):
             raise click.UsageError(f"{given} is not empty; name another folder, or leave --dir out")
         yield given
         return
