@@ -40,6 +40,8 @@ MEDIA = {
 # Below these nothing is a place of the web page: what is not found there is refused.
 OF_PROGRAMS = ("/v1", "/api", "/ui", "/docs", "/session", "/openapi.json")
 MAIN, IMPORT = "main.js", re.compile(r'^(?:import|export)\s(?:[^;"(]*\sfrom\s)?"(\.[^"]+)"', re.M)
+# Where the web page says what is at which path: a pattern, and the file below pages/ that draws it.
+REGISTRY, ENTRY = "registry.js", re.compile(r'^\{ path: "([^"]+)", load: of\("(\w+)"\)', re.M)
 # What stands in the sources for readers: lines of comment, and indentation, which neither language
 # heeds; texts of several lines stand in templates of HTML alone.
 FOR_READERS = {
@@ -94,7 +96,12 @@ class Pages:
             self._found[f"/ui/{name}"] = one
             lasting = StaticPage(one.body, one.media, lasts=True)
             self._found[f"/ui/{self.edition}/{name}"] = lasting
-        self._index = self._document((ui / "index.html").read_text(), prefix, reached(files))
+        text = (ui / "index.html").read_text()
+        self._index = self._document(text, prefix, reached(files, MAIN))
+        self._documents = [
+            (pattern, self._document(text, prefix, reached(files, MAIN, name)))
+            for pattern, name in registered(files)
+        ]
 
     def _document(self, text: str, prefix: str, modules: list[str]) -> StaticPage:
         """With the places of the files, and the modules named, so that they come at once."""
@@ -111,11 +118,16 @@ class Pages:
             # Another gateway, of another version, has sent the document.
             found = self._found.get(f"/ui/{path[other.end() :]}")
         if found is not None or path == "/":
-            return found or self._index
+            return found or self._document_at(path)
         is_page = "text/html" in headers.get("accept", "") and not any(
             path == one or path.startswith(f"{one}/") for one in OF_PROGRAMS
         )
-        return self._index if is_page else None
+        return self._document_at(path) if is_page else None
+
+    def _document_at(self, path: str) -> StaticPage:
+        """The same document at every path, but for the modules that it names."""
+        fits = (one for pattern, one in self._documents if pattern.fullmatch(path))
+        return next(fits, self._index)
 
 
 def refused_page(prefix: str, reason: str, message: str) -> bytes:
@@ -130,10 +142,10 @@ def served(path: Path) -> bytes:
     return body if rest is None else rest.sub(b"", body)
 
 
-def reached(files: Mapping[str, StaticPage]) -> list[str]:
-    """The modules that the first one needs before it can begin."""
+def reached(files: Mapping[str, StaticPage], *names: str) -> list[str]:
+    """These modules, and those that they need before they can begin."""
     found = dict[str, None]()
-    waiting = [MAIN]
+    waiting = [*reversed(names)]
     while waiting:
         name = waiting.pop()
         if name in files and name not in found:
@@ -141,6 +153,15 @@ def reached(files: Mapping[str, StaticPage]) -> list[str]:
             text, folder = files[name].body.decode(), PurePosixPath(name).parent
             waiting += [normpath(folder / other) for other in IMPORT.findall(text)]
     return list(found)
+
+
+def registered(files: Mapping[str, StaticPage]) -> list[tuple[re.Pattern[str], str]]:
+    """Which file draws the page at a path, as the page itself decides it: the first that fits."""
+    text = files[REGISTRY].body.decode() if REGISTRY in files else ""
+    return [
+        (re.compile(re.sub(r":\w+", "[^/]+", pattern)), f"pages/{name}.js")
+        for pattern, name in ENTRY.findall(text)
+    ]
 
 
 def _described(prefix: str) -> dict[str, StaticPage]:

@@ -64,6 +64,41 @@ def test_files_last_and_change_their_place_with_their_content(folder: Path) -> N
     assert Pages("/here", folder).edition != pages.edition
 
 
+def test_a_document_names_the_modules_of_its_page_so_that_they_come_at_once(folder: Path) -> None:
+    (folder / "pages").mkdir()
+    (folder / "pages" / "jobs.js").write_text('import { b } from "../lib/late.js";')
+    (folder / "pages" / "job.js").write_text("export {}")
+    (folder / "registry.js").write_text(
+        'export const PAGES = [\n  { path: "/jobs", load: of("jobs"), nav: "Jobs" },\n'
+        '  { path: "/jobs/:job", load: of("job") },\n];\n'
+    )
+    pages, named = Pages("", folder), {}
+    for path in ("/jobs", "/jobs/a.b", "/jobs/a/b", "/"):
+        document = pages.find(path, BROWSER)
+        assert document is not None
+        links = re.findall(r'modulepreload" href="/ui/[0-9a-f]+/([^"]+)"', document.body.decode())
+        assert links[:2] == ["main.js", "lib/a.js"]
+        named[path] = links[2:]
+    assert named == {
+        "/jobs": ["pages/jobs.js", "lib/late.js"], "/jobs/a.b": ["pages/job.js"],
+        "/jobs/a/b": [], "/": [],
+    }  # fmt: skip
+
+
+def test_each_page_of_the_registry_is_named_by_its_document() -> None:
+    pages, listed = Pages(""), re.findall(r'path: "([^"]+)", load: of\("(\w+)"\)', (
+        UI / "registry.js").read_text())  # fmt: skip
+    assert len(listed) > 10
+    for path, name in listed:
+        document = pages.find(re.sub(r":\w+", "one", path), BROWSER)
+        assert document is not None
+        text = document.body.decode()
+        assert f"/pages/{name}.js" in text, path
+        # What a page needs and the frame has anyway is named once.
+        places = re.findall(r'href="([^"]+)"', text)
+        assert len(set(places)) == len(places), path
+
+
 async def test_it_is_served_packed_with_its_policy_and_not_sent_twice(gateway: Served) -> None:
     asked = {"Accept": "text/html", "Accept-Encoding": "gzip"}
     async with gateway.session.get(f"{gateway.url}/jobs/some", headers=asked) as answer:
@@ -77,7 +112,7 @@ async def test_it_is_served_packed_with_its_policy_and_not_sent_twice(gateway: S
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         etag, text = answer.headers["etag"], await answer.text()
     again = asked | {"If-None-Match": etag}
-    async with gateway.session.get(f"{gateway.url}/", headers=again) as answer:
+    async with gateway.session.get(f"{gateway.url}/jobs/other", headers=again) as answer:
         assert answer.status == 304
     for place in re.findall(r'(?:src|href)="(/[^"]+)"', text):
         async with gateway.session.get(gateway.url + place) as answer:
