@@ -281,16 +281,22 @@ async def asks(port: int, every_s: float, paths: Callable[[], list[str]]) -> Non
 
 
 def figures_path() -> Callable[[], list[str]]:
-    """All of them once, and then those since the newest."""
+    """First what a plot of fifteen minutes shows, and then those since the newest."""
     asked = False
 
-    def path() -> list[str]:
+    def paths() -> list[str]:
         nonlocal asked
-        since = {} if not asked else {"sinceTime": at(timedelta(seconds=1), 1)}
+        near = at(timedelta(minutes=2), STEP_S)
+        since = [("STEP_SECOND", at(timedelta(seconds=1), 1))]
+        if not asked:
+            since = [("STEP_TEN_SECONDS", at(timedelta(minutes=15), STEP_S)), ("STEP_SECOND", near)]
         asked = True
-        return [f"/v1/cluster/figures?{urlencode({'step': 'STEP_SECOND', **since})}"]
+        return [
+            f"/v1/cluster/figures?{urlencode({'step': step, 'sinceTime': time})}"
+            for step, time in since
+        ]
 
-    return path
+    return paths
 
 
 def troubles_paths() -> list[str]:

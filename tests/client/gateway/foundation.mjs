@@ -15,7 +15,7 @@ const { stretches } = await part("lib/runs.js");
 const { clockChanges, exact, length, lengthTyped, typedLength } = await part("lib/time.js");
 const { fromText, readable, sendable, toJson, toYaml } = await part("lib/specs.js");
 const { put, typedPairs } = await part("lib/specs.js");
-const { columnsOf, joined, latest, thinned } = await part("lib/overview.js");
+const { columnsOf, joined, latest, spanOf, SPANS, thinned } = await part("lib/overview.js");
 const { withRun } = await part("lib/facts.js");
 const { completions, filterOf } = await part("components/search.js");
 const { fromBase64, median, shortened, toBase64, visible } = await part("lib/format.js");
@@ -268,8 +268,8 @@ const tests = {
   },
   "figures join at the stretch that grows, and a gap is seen"() {
     const old = [{ time: 1_000 }, { time: 2_000, fired: 1 }];
-    assert.deepEqual(joined(old, [{ time: 2_000, fired: 5 }, { time: 3_000 }], 10), [{ time: 1_000 }, { time: 2_000, fired: 5 }, { time: 3_000 }]);
-    assert.equal(joined(old, [{ time: 3_000 }], 2).length, 2);
+    assert.deepEqual(joined(old, [{ time: 2_000, fired: 5 }, { time: 3_000 }], 10_000), [{ time: 1_000 }, { time: 2_000, fired: 5 }, { time: 3_000 }]);
+    assert.equal(joined(old, [{ time: 3_000 }], 2_000).length, 2);
     assert.deepEqual(columnsOf([{ time: 1_000, fired: 1 }, { time: 9_000, fired: 2 }], ["fired"], 1_000), [[1, 2, 9], [1, null, 2]]);
   },
   "what is shown as now does not flicker"() {
@@ -281,14 +281,40 @@ const tests = {
   },
   "few stretches say the same as many"() {
     const many = Array.from({ length: 900 }, (_, at) => ({ time: at * 1_000, fired: at % 2, p99: at === 450 ? 9 : null, p50: null }));
-    const few = thinned(many, 1_000, 120);
+    const few = thinned(many, 1_000, 8_000, 120);
     assert.ok(few.figures.length <= 121 && few.size === 8_000);
     assert.ok(few.figures.every((one) => one.fired >= 0.25 && one.fired <= 0.75));
     assert.equal(few.figures.filter((one) => one.p99 === 9).length, 1);
     assert.ok(few.figures.every((one) => one.p50 === null));
-    assert.equal(thinned(many.slice(0, 100), 1_000, 120).size, 1_000);
-    const [later] = [thinned([...many, { time: 900_000, fired: 1, p99: null, p50: null }], 1_000, 121)];
+    assert.equal(thinned(many.slice(0, 100), 1_000, 8_000, 120).size, 1_000);
+    const [later] = [thinned([...many, { time: 900_000, fired: 1, p99: null, p50: null }], 1_000, 8_000, 121)];
     assert.deepEqual(later.figures[3], few.figures[3]);
+  },
+  async "what is long past comes in few coarse stretches, and the plot has no gap"() {
+    const ring = (step, begins) => (since = 0) => Array.from({ length: 900_000 / step }, (_, at) => ({ time: begins + at * step, counted: step, fired: 1 })).filter((one) => one.time >= since);
+    const asked = [];
+    const rings = { STEP_SECOND: ring(1_000, 5_000_000), STEP_TEN_SECONDS: ring(10_000, 5_000_000), STEP_MINUTE: () => [] };
+    const ask = async (step, since) => (asked.push([step, since]), rings[step](since));
+    const span = SPANS[""];
+    // The node's clock is at 5,900 s, and ours is right, a minute late, a minute early, hours away.
+    for (const [away, most] of [[0, 220], [-60_000, 280], [60_000, 160], [-9_000_000, 1_000], [9_000_000, 1_000]]) {
+      const found = joined([], await spanOf(span, 5_900_123 + away, ask), span.lasts);
+      assert.ok(found.length >= 100 && found.length <= most, `${found.length} for ${away}`);
+      assert.equal(found.at(-1).time, 5_899_000);
+      assert.ok(found.every((one, at) => !at || one.time === found[at - 1].time + found[at - 1].counted));
+      const { figures, size } = thinned(found, span.size, span.drawn, 120);
+      assert.equal(size, span.drawn);
+      const [times, fired] = columnsOf(figures, ["fired"], size);
+      assert.ok(times.length >= 78 && fired.every((one) => one === 1), `${times.length} points for ${away}`);
+    }
+    // Those who open a page at the same moment ask for the same.
+    asked.length = 0;
+    for (const at of [5_900_123, 5_907_999]) await spanOf(span, at, ask);
+    assert.deepEqual(asked.slice(0, 2), asked.slice(2));
+    // A cluster that has just begun is shown by seconds.
+    const young = { STEP_SECOND: ring(1_000, 5_850_000), STEP_TEN_SECONDS: ring(10_000, 5_850_000) };
+    const begun = await spanOf(span, 5_900_123, async (step, since) => young[step](since).filter((one) => one.time < 5_900_000));
+    assert.deepEqual([begun.length, thinned(begun, span.size, span.drawn, 120).size], [50, 1_000]);
   },
   "the last outcomes stay in order, each once"() {
     const run = (second, name) => ({ id: name, state: "RUN_STATE_SUCCEEDED", scheduledTime: new Date(second * 1_000).toISOString() });

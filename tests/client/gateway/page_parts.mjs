@@ -9,6 +9,7 @@ const { bands, columns, instant, linePath, roundStep, stretch, ticks, under, x }
 const { groups, quoted, withEvent } = await part("dead.js");
 const { Tally, WINDOW_MS } = await part("tally.js");
 const { conditionOf, conditionWords, formOf, linesOf, rulesOf } = await part("kept.js");
+const { newest } = await part("past.js");
 const { merged, runMark } = await part("timeline.js");
 const SIZES = { width: 160, height: 32, across: 60, gap: 12 };
 
@@ -186,6 +187,32 @@ const tests = {
     const ended = merged(going, runMark({ ...run, endTime: "2026-01-01T00:00:05Z", state: "RUN_STATE_FAILED" }));
     assert.deepEqual(ended.map(({ state, at, end }) => [state, end - at]), [["FAILED", 5_000]]);
   },
+  async "what happened last is looked for near by, and further only where that was too little"() {
+    // Events by change, of which the newest is 100.
+    const looked = async (perChange, { oldest = 0, enough = 6 } = {}) => {
+      const asked = [];
+      const ask = async (change, pageSize) => {
+        asked.push(change);
+        const all = [...Array(100 - change).keys()].flatMap((at) => Array(perChange).fill(change + 1 + at));
+        return { events: all.slice(0, pageSize), end: all.length <= pageSize };
+      };
+      const found = await newest({ revision: 100, oldest }, [[2, 8], [20, 30], [200, 60]], (events) => events.length >= enough, ask);
+      return { asked, found: found.length, first: found[0] };
+    };
+    // Enough at once; enough at the second look; what is there, however little.
+    assert.deepEqual(await looked(3), { asked: [98], found: 6, first: 99 });
+    assert.deepEqual(await looked(1), { asked: [98, 80], found: 20, first: 81 });
+    assert.deepEqual(await looked(0), { asked: [98, 80, 0], found: 0, first: undefined });
+    // The second look ends before now, so the first one says what is newest.
+    assert.deepEqual(await looked(2), { asked: [98, 80], found: 4, first: 99 });
+    // So much in two changes that nobody can say what is newest: one look, and no larger one.
+    assert.deepEqual(await looked(1_000), { asked: [98], found: 8, first: 99 });
+    // Nothing older is kept, so nobody looks again for the same.
+    assert.deepEqual(await looked(1, { oldest: 97 }), { asked: [98, 97], found: 3, first: 98 });
+    assert.deepEqual(await looked(1, { oldest: 99 }), { asked: [99], found: 1, first: 100 });
+    const gaps = await looked(1, { enough: 100 });
+    assert.deepEqual(gaps, { asked: [98, 80, 0], found: 20, first: 81 });
+  },
   "a value is quoted as filters read it"() {
     assert.equal(quoted('a "b" \\c'), '"a \\"b\\" \\\\c"');
   },
@@ -194,7 +221,7 @@ const tests = {
 let failed = 0;
 for (const [name, test] of Object.entries(tests)) {
   try {
-    test();
+    await test();
   } catch (error) {
     failed += 1;
     console.error(`${name} (seed ${seed}): ${error.stack}`);

@@ -1,28 +1,44 @@
-// How the cluster did, from the ring that every node keeps: asked for in full once, then from the
-// newest stretch on, which grows as long as it lasts.
+// How the cluster did, from the ring that every node keeps: first what a plot can show of it, then
+// from the newest stretch on, which grows as long as it lasts.
 import { read } from "./api.js";
 import { useEffect, useState } from "./dom.js";
 import { many } from "./format.js";
 import { conditionWords } from "./kept.js";
 import { pulse, useLive } from "./live.js";
 import { useLeaderBack } from "./load.js";
+import { askNewest } from "./past.js";
 import { link, namespace } from "./route.js";
 import { can } from "./session.js";
 import { durationMs, length, ms, now } from "./time.js";
 import { waitsFor } from "./waits.js";
 
+// What a plot shows is put together to stretches of `drawn`. What lies further back than `near` is
+// asked for in the coarser steps of `past`, which is an eighth of as many.
 export const SPANS = {
-  "": { word: "15 min", step: "STEP_SECOND", size: 1_000, kept: 900, every: 2_000 },
-  "3h": { word: "3 h", step: "STEP_TEN_SECONDS", size: 10_000, kept: 1_080, every: 5_000 },
-  "24h": { word: "24 h", step: "STEP_MINUTE", size: 60_000, kept: 1_440, every: 20_000 },
+  "": { word: "15 min", step: "STEP_SECOND", size: 1_000, lasts: 900_000, drawn: 10_000, past: "STEP_TEN_SECONDS", near: 120_000, every: 2_000 },
+  "3h": { word: "3 h", step: "STEP_TEN_SECONDS", size: 10_000, lasts: 10_800_000, drawn: 120_000, past: "STEP_MINUTE", near: 1_200_000, every: 5_000 },
+  "24h": { word: "24 h", step: "STEP_MINUTE", size: 60_000, lasts: 86_400_000, drawn: 720_000, every: 20_000 },
 };
 const DEADLINE_MS = 4_000;
 
-// The old with the new: stretches of the same time are replaced, and only so many are kept.
-export function joined(old, fresh, kept) {
+// The old with the new: stretches of the same time are replaced, and only the last ones are kept.
+export function joined(old, fresh, lasts) {
   if (!fresh.length) return old;
-  const from = fresh[0].time;
-  return [...old.filter((one) => one.time < from), ...fresh].slice(-kept);
+  const [from, until] = [fresh[0].time, fresh.at(-1).time];
+  return [...old.filter((one) => one.time < from), ...fresh].filter((one) => one.time > until - lasts);
+}
+
+// The figures of a span. `ask(step, since)` gives those since an instant, or all.
+export async function spanOf({ step, past, drawn, near, lasts }, at, ask) {
+  if (past) {
+    // In steps, so that all who open a page now ask for the same, and no stretch is drawn of halves.
+    const from = Math.floor((at - near) / drawn) * drawn;
+    const [old, fresh] = await Promise.all([ask(past, from + near - lasts), ask(step, from)]);
+    const all = [...old.filter((one) => one.time < from), ...fresh];
+    if (all.length) return all;
+  }
+  // There are none yet, or our clock is not the cluster's.
+  return ask(step);
 }
 
 const figure = (one) => ({
@@ -33,9 +49,15 @@ const figure = (one) => ({
   workers: Number(one.workers ?? 0), slots: Number(one.slots ?? 0), busy: Number(one.busy ?? 0),
 });
 
+async function figuresSince(step, since) {
+  const sinceTime = since === undefined ? undefined : new Date(since).toISOString();
+  const found = await read("/v1/cluster/figures", { step, sinceTime }, { deadline: DEADLINE_MS, local: true });
+  return (found.figures ?? []).map(figure);
+}
+
 // {figures, error}: oldest first.
 export function useFigures(span) {
-  const { step, kept, every } = SPANS[span] ?? SPANS[""];
+  const { step, lasts, every, ...more } = SPANS[span] ?? SPANS[""];
   const [state, setState] = useState({ figures: [], error: null });
   const [turn, setTurn] = useState(0);
   useLeaderBack(() => setTurn((before) => before + 1));
@@ -48,8 +70,7 @@ export function useFigures(span) {
       if (!document.hidden) {
         try {
           const last = all.at(-1)?.time;
-          const found = await read("/v1/cluster/figures", { step, sinceTime: last ? new Date(last).toISOString() : undefined }, { deadline: DEADLINE_MS, local: true });
-          all = joined(all, (found.figures ?? []).map(figure), kept);
+          all = joined(all, await (last ? figuresSince(step, last) : spanOf({ step, lasts, ...more }, now(), figuresSince)), lasts);
           if (!gone) setState({ figures: all, error: null });
         } catch (error) {
           if (!gone) setState((before) => ({ ...before, error }));
@@ -69,12 +90,10 @@ export function useFigures(span) {
 // Of these the largest is kept where stretches are put together, of all others the mean.
 const LARGEST = new Set(["p99", "oldest", "high", "medium", "low", "busy", "slots", "workers"]);
 
-// In so few stretches that a plot can show each: some together, by their place in time, so that a
-// new one does not shift what is drawn of the others.
-export function thinned(figures, size, most) {
-  const together = Math.ceil(figures.length / most);
-  if (together <= 1) return { figures, size };
-  const whole = size * together;
+// In stretches of `whole`, by their place in time, so that a new one does not shift what is drawn of
+// the others; as they are where there are few, and none is longer than `size`.
+export function thinned(figures, size, whole, most) {
+  if (figures.length <= most && figures.every((one) => !(one.counted > 1.5 * size))) return { figures, size };
   const made = [...byPlace(figures, whole)].map(([place, group]) => {
     const joint = { ...group[0], time: place * whole };
     for (const name of ["fired", "started", "ended", "failed", "p50", ...LARGEST]) {
@@ -135,22 +154,11 @@ const KINDS = new Set([
   "JOB_CREATED", "JOB_UPDATED", "JOB_PAUSED", "JOB_RESUMED", "JOB_DELETED", "JOB_FINISHED", "JOB_BROKEN", "JOB_REPAIRED",
   "QUEUE_CHANGED", "ALERT_RAISED", "ALERT_CLEARED", "FLOW_STUCK",
 ].map((kind) => `EVENT_KIND_${kind}`));
-// Changes to look back over; where so many hold too much for one page, fewer.
-const BACK = [400, 40, 4];
-const PAGE = 1_000;
+// Changes to look back over, and events of them at most; see lib/past.js.
+const LOOKS = [[4, 100], [40, 300], [400, 1_000]];
 
 const keyOf = (event) => `${event.revision?.change}.${event.revision?.position ?? 0}`;
 export const shown = (events) => events.filter((event) => KINDS.has(event.kind));
-
-async function before(signal) {
-  const cluster = await read("/v1/cluster", {}, { signal, local: true });
-  for (const back of BACK) {
-    const change = Math.max(Number(cluster.oldestRevision ?? 0), Number(cluster.revision ?? 0) - back, 0);
-    const found = await read("/v1/events", { namespace: namespace() || "default", after: { change, position: 2_147_483_647 }, pageSize: PAGE }, { signal });
-    if (found.end || back === BACK.at(-1)) return found.events ?? [];
-  }
-  return [];
-}
 
 // {events, many}: at most `most`, and whether they come too fast to be listed one by one.
 export function useHappened(most) {
@@ -163,7 +171,8 @@ export function useHappened(most) {
   useEffect(() => {
     const abort = new AbortController();
     setState({ events: [], many: false });
-    before(abort.signal).then((events) => add(events, false), () => add([], false)); // What comes is shown all the same.
+    const before = askNewest(LOOKS, (events) => shown(events).length >= most, { signal: abort.signal });
+    before.then((events) => add(events, false), () => add([], false)); // What comes is shown all the same.
     return () => abort.abort();
   }, [namespace()]);
   useLive((message) => (message.events ? add(message.events, false) : setState((old) => ({ ...old, many: Boolean(message.many) }))), namespace());

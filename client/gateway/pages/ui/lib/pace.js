@@ -1,16 +1,16 @@
 // How long runs take on each worker, against the same jobs on the others: of the runs that ended
 // last, as events have them.
-import { read } from "./api.js";
 import { useState } from "./dom.js";
 import { median } from "./format.js";
 import { useLive } from "./live.js";
 import { useAsked } from "./load.js";
+import { askNewest } from "./past.js";
 import { namespace } from "./route.js";
 import { ms } from "./time.js";
 
 const KEPT = 1_000;
-// Changes to look back over; where so many hold too much for one page, fewer.
-const BACK = [2_000, 200, 20];
+// Changes to look back over, and runs of them at most; see lib/past.js.
+const LOOKS = [[4, KEPT], [40, KEPT], [400, KEPT]];
 const ENDED = "kind=RUN_SUCCEEDED OR kind=RUN_FAILED";
 // Fewer runs on others say nothing of a job.
 const LEAST = 3;
@@ -54,13 +54,8 @@ function groupBy(list, of) {
 }
 
 async function before(signal) {
-  const cluster = await read("/v1/cluster", {}, { signal, local: true });
-  for (const back of BACK) {
-    const change = Math.max(Number(cluster.oldestRevision ?? 0), Number(cluster.revision ?? 0) - back, 0);
-    const found = await read("/v1/events", { namespace: namespace() || "default", filter: ENDED, after: { change, position: 2_147_483_647 }, pageSize: KEPT }, { signal });
-    if (found.end || back === BACK.at(-1)) return (found.events ?? []).filter(ended).map(timed);
-  }
-  return [];
+  const events = await askNewest(LOOKS, (found) => found.length >= KEPT, { filter: ENDED, signal });
+  return events.filter(ended).map(timed);
 }
 
 // {by: Map(worker → pace), count}: kept by events, of the last runs of this namespace.

@@ -40,10 +40,10 @@ const Coming = ({ why }) => html`<div class="cards">${["Firing", "Lateness", "Wa
 
 function Figures() {
   const { span = "" } = useParams();
-  const { size } = SPANS[span] ?? SPANS[""];
+  const { size, drawn: whole } = SPANS[span] ?? SPANS[""];
   const { figures, error } = useFigures(span);
   const last = latest(figures, size);
-  const drawn = thinned(figures, size, POINTS);
+  const drawn = thinned(figures, size, whole, POINTS);
   const of = (...names) => columnsOf(drawn.figures, names, drawn.size);
   const none = error ? error.message : "asking…";
   if (!last) return html`<${Coming} why=${none} />`;
