@@ -12,7 +12,7 @@ const { YamlError, dump, parse } = await part("lib/yaml.js");
 const { changes, lines } = await part("lib/specs.js");
 const { bars, clockChange, total, BARS_MAX } = await part("lib/ledger.js");
 const { stretches } = await part("lib/runs.js");
-const { clockChanges, exact, length, lengthTyped, typedLength } = await part("lib/time.js");
+const { clockChanges, clockTime, exact, length, lengthTyped, typedLength } = await part("lib/time.js");
 const { fromText, readable, sendable, toJson, toYaml } = await part("lib/specs.js");
 const { put, typedPairs } = await part("lib/specs.js");
 const { columnsOf, joined, latest, spanOf, SPANS, thinned } = await part("lib/overview.js");
@@ -265,6 +265,21 @@ const tests = {
     assert.deepEqual(put({}, "retry.maxAttempts", 3), { retry: { maxAttempts: 3 } });
     assert.deepEqual(typedPairs("a=b, c=d=e"), { a: "b", c: "d=e" });
     assert.equal(typedPairs("a"), undefined);
+  },
+  "where we are is not asked with every instant that is shown"() {
+    const { DateTimeFormat } = Intl;
+    let asked = 0;
+    Intl.DateTimeFormat = function DateTimeFormatCounted(...given) {
+      asked += 1;
+      return new DateTimeFormat(...given);
+    };
+    try {
+      const begin = Date.parse("2026-11-20T08:00:00Z");
+      for (let minute = 0; minute < 60; minute += 1) assert.match(clockTime(begin + minute * 60_000), /:00/);
+      assert.ok(asked <= 4, `${asked} for 60 instants`);
+    } finally {
+      Intl.DateTimeFormat = DateTimeFormat;
+    }
   },
   "figures join at the stretch that grows, and a gap is seen"() {
     const old = [{ time: 1_000 }, { time: 2_000, fired: 1 }];

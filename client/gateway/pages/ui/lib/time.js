@@ -16,7 +16,13 @@ export function startClock() {
   ticking ??= setInterval(() => document.hidden || clock.set(({ tick }) => ({ tick: tick + 1 })), 1_000);
 }
 
-export const here = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+// Asked for with every instant that is shown, and dear to find out; a traveller's changes within this.
+const HERE_MS = 60_000;
+let lives = { zone: "UTC", asked: Number.NEGATIVE_INFINITY };
+export function here() {
+  if (Math.abs(now() - lives.asked) > HERE_MS) lives = { zone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC", asked: now() };
+  return lives.zone;
+}
 
 export function zoneOf(choice, jobZone) {
   if (choice === "utc") return "UTC";
@@ -37,8 +43,16 @@ function format(zone, withMs) {
   return formats.get(key);
 }
 
+// The same instants are shown again each second, and in every plot.
+const PARTS_MAX = 1_000;
+const kept = new Map();
 export function parts(at, zone, withMs = false) {
-  return Object.fromEntries(format(zone, withMs).formatToParts(at).map(({ type, value }) => [type, value]));
+  const key = `${at} ${zone} ${withMs}`;
+  if (!kept.has(key)) {
+    if (kept.size >= PARTS_MAX) kept.clear();
+    kept.set(key, Object.fromEntries(format(zone, withMs).formatToParts(at).map(({ type, value }) => [type, value])));
+  }
+  return kept.get(key);
 }
 
 const offsetOf = (part) => part.timeZoneName.replace("GMT", "") || "+00:00";
@@ -50,10 +64,12 @@ export function exact(at, zone = zoneOf(zoneChoice.get().zone), withMs = true) {
   return `${part.weekday} ${part.year}-${part.month}-${part.day} ${part.hour}:${part.minute}:${part.second}${ms} ${offsetOf(part)}`;
 }
 
+const MINUTE_MS = 60_000;
+
 // "09:00:00" for today, else "Fri 27 Nov 09:00".
 export function clockTime(at, zone = zoneOf(zoneChoice.get().zone)) {
   const part = parts(at, zone);
-  const today = parts(now(), zone);
+  const today = parts(Math.floor(now() / MINUTE_MS) * MINUTE_MS, zone);
   if (part.year === today.year && part.month === today.month && part.day === today.day) {
     return `${part.hour}:${part.minute}:${part.second}`;
   }
