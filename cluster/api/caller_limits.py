@@ -20,7 +20,9 @@ MIB = 1 << 20
 MESSAGE_MAX = 4 * MIB  # As gRPC sends and takes it.
 STRANGERS = 8
 # Reads that compute for long on a thread, which shares the interpreter with the loop.
-COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
+COSTLY = frozenset({
+    "JobService/ForecastFirings", "JobService/AuditJob", "JobService/AuditJobs"
+})  # fmt: skip
 COSTLY_MAX, COSTLY_BY_CALLER = 2, 1
 
 # There must be room for the largest answer before a call is looked at.

@@ -2864,6 +2864,120 @@ class AuditJobResponse(_message.Message):
 Global___AuditJobResponse: _TypeAlias = AuditJobResponse  # noqa: Y015
 
 @_typing.final
+class AuditJobsRequest(_message.Message):
+    """To audit some jobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    TO_TIME_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Whose."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their names. 1 to 100."""
+
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """See AuditJobRequest."""
+
+    @_builtins.property
+    def to_time(self) -> _timestamp_pb2.Timestamp:
+        """See AuditJobRequest."""
+
+    @_builtins.property
+    def read(self) -> _common_pb2.ReadOptions:
+        """How fresh."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        jobs: _abc.Iterable[_builtins.str] | None = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        to_time: _timestamp_pb2.Timestamp | None = ...,
+        read: _common_pb2.ReadOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "read", b"read", "to_time", b"to_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "jobs", b"jobs", "namespace", b"namespace", "read", b"read", "to_time", b"to_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditJobsRequest: _TypeAlias = AuditJobsRequest  # noqa: Y015
+
+@_typing.final
+class AuditJobsResponse(_message.Message):
+    """The results of some audits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUDITS_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    partial: _builtins.bool
+    """These took so much that those behind them were not audited: ask again for these."""
+    @_builtins.property
+    def audits(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobAudit]:
+        """One for each job, in the order of the request; at least one."""
+
+    def __init__(
+        self,
+        *,
+        audits: _abc.Iterable[Global___JobAudit] | None = ...,
+        partial: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audits", b"audits", "partial", b"partial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditJobsResponse: _TypeAlias = AuditJobsResponse  # noqa: Y015
+
+@_typing.final
+class JobAudit(_message.Message):
+    """The audit of one of some jobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    AUDIT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """Its name."""
+    reason: _builtins.str
+    """If it was refused: an ErrorReason without its prefix."""
+    field: _builtins.str
+    """If it was refused: the wrong field, or empty."""
+    message: _builtins.str
+    """If it was refused: what is wrong and what to write instead."""
+    @_builtins.property
+    def audit(self) -> Global___AuditJobResponse:
+        """Unset: it was refused."""
+
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        audit: Global___AuditJobResponse | None = ...,
+        reason: _builtins.str = ...,
+        field: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "field", b"field", "job", b"job", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobAudit: _TypeAlias = JobAudit  # noqa: Y015
+
+@_typing.final
 class AuditWaiting(_message.Message):
     """Scheduled times that have come and have no outcome yet."""
 

@@ -170,6 +170,11 @@ class JobServiceStub:
     asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
     than 10,000 scheduled times, or 20,000 ledger entries).
     """
+    AuditJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.AuditJobsRequest, _job_pb2.AuditJobsResponse]
+    """As AuditJob, for up to 100 jobs at once, which costs much less than one by one. A job that
+    cannot be audited is named with the reason, and the others are audited all the same. Refused
+    as a whole with NAMESPACE_NOT_FOUND, FIELD_REQUIRED, LIMIT_EXCEEDED (more than 100 jobs).
+    """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
     GetOutcomes: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetOutcomesRequest, _job_pb2.GetOutcomesResponse]
@@ -321,6 +326,11 @@ class JobServiceAsyncStub(JobServiceStub):
     and with the outcome that each should have by the job's policies; and whether what somebody
     asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
     than 10,000 scheduled times, or 20,000 ledger entries).
+    """
+    AuditJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.AuditJobsRequest, _job_pb2.AuditJobsResponse]  # type: ignore[assignment]
+    """As AuditJob, for up to 100 jobs at once, which costs much less than one by one. A job that
+    cannot be audited is named with the reason, and the others are audited all the same. Refused
+    as a whole with NAMESPACE_NOT_FOUND, FIELD_REQUIRED, LIMIT_EXCEEDED (more than 100 jobs).
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]  # type: ignore[assignment]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
@@ -596,6 +606,17 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         and with the outcome that each should have by the job's policies; and whether what somebody
         asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
         than 10,000 scheduled times, or 20,000 ledger entries).
+        """
+
+    @_abc_1.abstractmethod
+    def AuditJobs(
+        self,
+        request: _job_pb2.AuditJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.AuditJobsResponse, _abc.Awaitable[_job_pb2.AuditJobsResponse]]:
+        """As AuditJob, for up to 100 jobs at once, which costs much less than one by one. A job that
+        cannot be audited is named with the reason, and the others are audited all the same. Refused
+        as a whole with NAMESPACE_NOT_FOUND, FIELD_REQUIRED, LIMIT_EXCEEDED (more than 100 jobs).
         """
 
     @_abc_1.abstractmethod

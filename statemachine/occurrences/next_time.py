@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
 from ..core import limits
 from ..core.field_fault import FieldFault
-from ..core.rejection import Reason
+from ..core.rejection import Reason, Rejection
 from ..model import keys, specs, timers
 from ..model.entities import Job
 from ..model.record import BacklogRecord, CalendarRecord, EditRecord, StateRecord
@@ -34,6 +34,14 @@ LEFT_OUT_MS = 15 * limits.SECOND_MS
 class UnreadableSchedule(Exception):
     """A job that was accepted cannot be computed here: this build has other zones, or reads
     schedules otherwise than the one that accepted it."""
+
+    def rejection(self, job: str) -> Rejection:
+        """What a read of that job answers."""
+        return Rejection(
+            Reason.ERROR_REASON_JOB_BROKEN,
+            f"'{job}' cannot be computed by this node: {self}; bring all nodes to one build",
+            {"job": job, "broken_reason": str(self)},
+        )
 
 
 def plan_of(view: View, job: Job) -> Plan:

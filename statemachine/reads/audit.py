@@ -22,6 +22,7 @@ from ..core import limits
 from ..core.instants import ms_or, timestamp, to_ms
 from ..core.rejection import Refused
 from ..model import validate
+from ..model.entities import Job
 from ..model.record import JobRecord, StateRecord
 from ..model.view import View
 from ..model.workers import Workers
@@ -29,20 +30,29 @@ from ..occurrences import next_time
 from ..schedule.plan import Plan, count_scheduled, scheduled_times
 from . import audit_batches, audit_book, audit_requests, audit_waiting
 from .audit_book import SHOWN, UNJUDGED, WRONG, Book, Finding, too_many
-from .audit_evidence import Evidence
+from .audit_evidence import Evidence, NamespaceEvidence
 from .audit_times import Times
 
 Edit = schedule_pb2.OccurrenceEdit
+# Each has the range of an audit.
+RangeRequest = job_pb2.AuditJobRequest | job_pb2.AuditJobsRequest
 
 
 def audit(
     view: View, request: job_pb2.AuditJobRequest, workers: Workers
 ) -> job_pb2.AuditJobResponse:
-    found_job = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
+    return of_job(view, job, request, NamespaceEvidence(view, job))
+
+
+def of_job(
+    view: View, found_job: Job, request: RangeRequest, namespace: NamespaceEvidence
+) -> job_pb2.AuditJobResponse:
+    """The audit of one job; what is known of its namespace may serve for others too."""
     jid, job, state = found_job.jid, found_job.definition, found_job.state
     plan = next_time.plan_of(view, found_job)
     since_ms = _since(job, state)
-    evidence = Evidence(view, jid, job, state)
+    evidence = Evidence(view, found_job, namespace)
     past = _past(job, state, plan, evidence)
     if stands_ms := next_time.stands_at(found_job):
         past = [at for at in past if at <= stands_ms]
@@ -116,9 +126,7 @@ def _past(job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence) ->
     return _decided(state, sorted(set(found)))
 
 
-def _range(
-    view: View, request: job_pb2.AuditJobRequest, first_ms: int, since_ms: int
-) -> tuple[int, int]:
+def _range(view: View, request: RangeRequest, first_ms: int, since_ms: int) -> tuple[int, int]:
     first = ms_or(request, "from_time", first_ms)
     # Schedules that were set by a clock that was ahead may begin later than now.
     end = ms_or(request, "to_time", max(view.now_ms + 1, since_ms))

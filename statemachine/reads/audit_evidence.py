@@ -1,7 +1,8 @@
 """What an audit can prove of the past: the audit log, and the runs that are kept.
 
-Each is read once, when the first question needs it, and only so much of it. What lies before is not
-known, and each answer says from when on it is.
+Each is read once, when the first question needs it, and only so much of it; what jobs of one
+namespace have in common once for all that are audited together. What lies before is not known, and
+each answer says from when on it is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
@@ -17,28 +17,11 @@ from ...proto.v1 import run_pb2
 from ..core import limits
 from ..core.instants import instant_of
 from ..model import keys
-from ..model.record import (
-    AuditEntryRecord,
-    CalendarRecord,
-    JobRecord,
-    RunRecord,
-    StateRecord,
-    parse,
-)
+from ..model.entities import Job
+from ..model.record import AuditEntryRecord, CalendarRecord, RunRecord, StateRecord, parse
 from ..model.view import View
 from ..tenants import namespaces
-
-# Calls after which history may lack what it would have kept else.
-SHORTENS = frozenset({"UpdateNamespace", "PurgeDeadLetters", "ImportJobs", "DeleteJob"})
-
-
-@dataclass(slots=True)
-class Notes:
-    """What the audit log says of a namespace, newest first."""
-
-    found: list[AuditEntryRecord]
-    # From this instant on nothing is missing.
-    since_ms: int
+from .audit_notes import Notes, NotesLog, Placed
 
 
 class Spans:
@@ -54,44 +37,67 @@ class Spans:
         return bisect_right(self.begins, at_ms) - bisect_left(self.ends, at_ms)
 
 
-class Evidence:
-    """What is known of one job."""
+class NamespaceEvidence:
+    """What is known of a namespace, for the audits of its jobs."""
 
-    def __init__(self, view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    def __init__(self, view: View, job: Job) -> None:
+        """Of that of a job."""
         self.view = view
-        self.jid = jid
-        self.job = job
-        self.state = state
+        self.number = keys.namespace_of(job.jid)
+        self.log = NotesLog(view, job.definition.namespace)
         set_back = view.get_raw(keys.SET_BACK)
         # What was decided up to here was decided by clocks that were set back since.
         self.set_back_ms = int.from_bytes(set_back or b"", "big")
 
     @cached_property
+    def runs(self) -> list[RunRecord]:
+        """Its runs, at most so many: those under way, then the newest of each job."""
+        live, past = (_of_namespace(table, self.number) for table in (keys.RUN, keys.ENDED))
+        return _runs(self.view, live, past)
+
+    @cached_property
+    def counted(self) -> Spans:
+        """When runs of the namespace may have counted for its quota. What was requeued did before
+        as well."""
+        again = RunRecord.EXEMPT_DEADLINE
+        begins = (
+            (run.due_at_ms if run.exempt & again else run.ready_at_ms, run.ended_at_ms)
+            for run in self.runs
+        )
+        return Spans((begin, end) for begin, end in begins if begin)
+
+    @cached_property
+    def jobs(self) -> tuple[int, int]:
+        """How many jobs there are, as far as an audit looks; and for how long the one keeps its
+        history that keeps it for the shortest time."""
+        low, end = _of_namespace(keys.STATE, self.number)
+        states = list(islice(self.view.stored.scan(low, end), limits.AUDIT_TIMES + 1))
+        keeps = (parse(key, value, StateRecord).keep_ms for key, value in states)
+        return len(states), min((keep for keep in keeps if keep), default=limits.LONG_MS)
+
+
+class Evidence:
+    """What is known of one job."""
+
+    def __init__(self, view: View, job: Job, namespace: NamespaceEvidence) -> None:
+        self.view = view
+        self.jid = job.jid
+        self.job = job.definition
+        self.state = job.state
+        self.namespace = namespace
+        self.set_back_ms = namespace.set_back_ms
+
+    @cached_property
     def notes(self) -> Notes:
-        view, created_ms = self.view, self.job.created_at_ms
-        found: list[AuditEntryRecord] = []
-        since_ms = 0 if not view.meta.audit_from else view.now_ms + 1
-        log = view.stored.scan(keys.AUDIT, keys.after(keys.AUDIT))
-        for looked, (key, value) in enumerate(log):
-            note = parse(key, value, AuditEntryRecord)
-            if note.at_ms < created_ms:
-                since_ms = created_ms
-                break
-            if looked == limits.AUDIT_NOTES:
-                since_ms = note.at_ms + 1
-                break
-            if view.meta.audit_from:
-                since_ms = note.at_ms + 1
-            if note.namespace == self.job.namespace:
-                found.append(note)
-        return Notes(found, since_ms)
+        return self.namespace.log.back_to(self.job.created_at_ms)
 
     def about_job(self, *methods: str) -> Iterator[AuditEntryRecord]:
         """Notes of calls on the job, newest first."""
-        subject = f"job/{self.job.name}"
-        for note in self.notes.found:
-            if note.subject == subject and note.method in methods:
-                yield note
+        return (note for _, note in self._about_job(*methods))
+
+    def _about_job(self, *methods: str) -> Iterator[Placed]:
+        found = self.notes.about(f"job/{self.job.name}")
+        return (one for one in found if one[1].method in methods)
 
     @cached_property
     def edits(self) -> frozenset[int]:
@@ -109,12 +115,17 @@ class Evidence:
             is_whole = is_whole and bool(note.change)
         return sorted(dict.fromkeys(found)), is_whole
 
-    def gave_up(self, at_ms: int) -> bool:
-        """Whether somebody made a call at an instant that gives up what waits or was moved."""
-        calls = ("DropBacklog", "RevertOccurrence", "UpdateJob")
-        if any(note.at_ms == at_ms for note in self.about_job(*calls)):
-            return True
-        return any(note.at_ms == at_ms for note in self.notes.found if note.method == "ImportJobs")
+    @cached_property
+    def gave_up_ms(self) -> frozenset[int]:
+        """When somebody made a call that gives up what waits or was moved."""
+        own = self._about_job("DropBacklog", "RevertOccurrence", "UpdateJob")
+        return frozenset(note.at_ms for _, note in chain(own, self.notes.of("ImportJobs")))
+
+    @cached_property
+    def edit_notes(self) -> frozenset[str]:
+        """What was done to occurrences of the job, as the audit log says it; "" in an earlier
+        version."""
+        return frozenset(note.change for note in self.about_job("EditOccurrence"))
 
     @cached_property
     def schedules_ms(self) -> int:
@@ -123,14 +134,17 @@ class Evidence:
         job, words = self.job, ("spec.schedules", "spec.timing")
         if job.version == 1:
             return 0
-        for note in self.notes.found:
-            is_mine = (note.method, note.subject) == ("UpdateJob", f"job/{job.name}")
-            if is_mine and any(word in note.change for word in words):
-                return note.at_ms
-            # Of an import the note does not say which jobs it changed.
-            if note.method == "ImportJobs" and job.created_at_ms < note.at_ms <= job.updated_at_ms:
-                return note.at_ms
-        return 0
+        updates = (
+            one for one in self._about_job("UpdateJob")
+            if any(word in one[1].change for word in words)
+        )  # fmt: skip
+        # Of an import the note does not say which jobs it changed.
+        imports = (
+            one for one in self.notes.of("ImportJobs")
+            if job.created_at_ms < one[1].at_ms <= job.updated_at_ms
+        )  # fmt: skip
+        newest = [one for one in (next(updates, None), next(imports, None)) if one is not None]
+        return min(newest, key=lambda one: one[0])[1].at_ms if newest else 0
 
     @cached_property
     def calendars_ms(self) -> int:
@@ -150,10 +164,10 @@ class Evidence:
         view, state = self.view, self.state
         well_ms, failed_ms = namespaces.keep_times(view, self.jid)
         keep_ms = min(state.keep_ms or well_ms, failed_ms)
-        changed = (note.at_ms for note in self.notes.found if note.method in SHORTENS)
+        notes = self.notes
         return max(
             view.now_ms - keep_ms, self.job.policies_since_ms, self.set_back_ms,
-            self.notes.since_ms - 1, next(changed, 0),
+            notes.since_ms - 1, notes.newest_ms(notes.log.shortening),
         )  # fmt: skip
 
     def occurrences(self, first_ms: int, end_ms: int) -> frozenset[int]:
@@ -219,46 +233,23 @@ class Evidence:
     # The runs of its namespace.
 
     @cached_property
-    def namespace_runs(self) -> list[RunRecord]:
-        number = keys.namespace_of(self.jid)
-        live, past = _of_namespace(keys.RUN, number), _of_namespace(keys.ENDED, number)
-        return _runs(self.view, live, past)
-
-    @cached_property
-    def counted(self) -> Spans:
-        """When runs of the namespace may have counted for its quota. What was requeued did before
-        as well."""
-        again = RunRecord.EXEMPT_DEADLINE
-        begins = (
-            (run.due_at_ms if run.exempt & again else run.ready_at_ms, run.ended_at_ms)
-            for run in self.namespace_runs
-        )
-        return Spans((begin, end) for begin, end in begins if begin)
-
-    @cached_property
     def quota_ms(self) -> int:
         """Since when the quota of the namespace is as it is now, as far as the audit log says."""
         notes = self.notes
-        changed = (note.at_ms for note in notes.found if note.method == "UpdateNamespace")
-        return max(notes.since_ms - 1, self.set_back_ms, next(changed, 0))
+        changed_ms = notes.newest_ms(notes.log.by_method["UpdateNamespace"])
+        return max(notes.since_ms - 1, self.set_back_ms, changed_ms)
 
     @cached_property
     def namespace_ms(self) -> int | None:
         """What ran in the namespace behind this instant is in the history still; None: nobody
         knows, since it is too much, or jobs have gone."""
-        view, number = self.view, keys.namespace_of(self.jid)
-        low, end = _of_namespace(keys.STATE, number)
-        states = list(islice(view.stored.scan(low, end), limits.AUDIT_TIMES + 1))
-        made = Counter(note.method for note in self.notes.found)["CreateJob"]
-        if len(self.namespace_runs) > limits.AUDIT_TIMES or made != len(states):
+        namespace, notes = self.namespace, self.notes
+        number, keep_ms = namespace.jobs
+        is_much = len(namespace.runs) > limits.AUDIT_TIMES
+        if is_much or notes.number_of("CreateJob") != number:
             return None
-        keeps = [parse(key, value, StateRecord).keep_ms for key, value in states]
-        updates = (
-            note.at_ms for note in self.notes.found
-            if note.method == "UpdateJob" and "keep_history" in note.change
-        )  # fmt: skip
-        keep_ms = min((keep for keep in keeps if keep), default=limits.LONG_MS)
-        return max(self.history_ms, view.now_ms - keep_ms, next(updates, 0))
+        changed_ms = notes.newest_ms(notes.log.keeping)
+        return max(self.history_ms, self.view.now_ms - keep_ms, changed_ms)
 
 
 def _of_namespace(table: bytes, number: int) -> tuple[bytes, bytes]:

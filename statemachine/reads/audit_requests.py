@@ -57,22 +57,17 @@ def look(
 ) -> Requests:
     """What was asked for in a range, as far back as what came of it is kept."""
     asked = Requests()
-    run_prefix = f"run/{job.name}.{evidence.jid}."
-    triggers: list[AuditEntryRecord] = []
-    backfills: list[AuditEntryRecord] = []
-    letters: list[AuditEntryRecord] = []
-    by_filter = False
-    subject = f"job/{job.name}"
-    for note in evidence.notes.found:
-        if not first <= note.at_ms < end:
-            continue
-        if note.subject == subject and note.method in TRIGGERS:
-            triggers.append(note)
-        elif note.subject == subject and note.method == "BackfillJob":
-            backfills.append(note)
-        elif note.method == "RequeueDeadLetter" and note.subject.startswith(run_prefix):
-            letters.append(note)
-        by_filter |= note.method == "RequeueDeadLetters"
+    notes = evidence.notes
+    mine = [
+        note for note in evidence.about_job(*TRIGGERS, "BackfillJob") if first <= note.at_ms < end
+    ]
+    triggers = [note for note in mine if note.method in TRIGGERS]
+    backfills = [note for note in mine if note.method == "BackfillJob"]
+    letters = [
+        note for note in notes.about_runs(job.name, evidence.jid)
+        if note.method == "RequeueDeadLetter" and first <= note.at_ms < end
+    ]  # fmt: skip
+    by_filter = any(first <= note.at_ms < end for _, note in notes.of("RequeueDeadLetters"))
     if triggers and not evidence.has_all_runs:
         why = f"it has over {limits.AUDIT_TIMES} runs, so what was triggered is not looked for"
         count = sum(map(_number, triggers))

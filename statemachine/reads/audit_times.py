@@ -153,9 +153,8 @@ class Times:
         return Finding(at_ms, "no calendar of the job leaves it out", WRONG, should=RAN)
 
     def _by_hand(self, at_ms: int, decided_ms: int) -> Finding | None:
-        edits = list(self.evidence.about_job("EditOccurrence"))
         # Notes of an earlier version do not say of which one.
-        if any(note.change in ("", f"skip {iso_text(at_ms)}") for note in edits):
+        if not self.evidence.edit_notes.isdisjoint(("", f"skip {iso_text(at_ms)}")):
             return None
         since_ms = self.evidence.notes.since_ms
         if since_ms > self.job.created_at_ms:
@@ -181,7 +180,7 @@ class Times:
         return Finding(at_ms, f"{why}{policies.grace_ms} ms, so it runs", WRONG, should=RAN)
 
     def _dropped(self, at_ms: int, dropped_ms: int) -> Finding | None:
-        if self.evidence.gave_up(dropped_ms):
+        if dropped_ms in self.evidence.gave_up_ms:
             return None
         since_ms, why = self.evidence.notes.since_ms, f"who gave it up at {iso_text(dropped_ms)}"
         if since_ms >= dropped_ms:
@@ -220,7 +219,7 @@ class Times:
     def _quota(self, at_ms: int, decided_ms: int) -> Finding | None:
         evidence = self.evidence
         most = namespaces.live_runs(evidence.view, self.job.namespace)
-        seen = evidence.counted.at(decided_ms)
+        seen = evidence.namespace.counted.at(decided_ms)
         if 0 < most <= seen:
             return None
         since_ms = evidence.namespace_ms if most else evidence.quota_ms

@@ -153,7 +153,7 @@ class _Waiting:
         most = namespaces.live_runs(self.view, self.job.namespace)
         if most and self.state.quota_wait_since_ms:
             used = sum(
-                not run.ended_at_ms and run.phase not in WAITING for run in evidence.namespace_runs
+                not run.ended_at_ms and run.phase not in WAITING for run in evidence.namespace.runs
             )
             return (
                 f"the quota: {used} runs of the namespace are under way, of {most}" if used else ""

@@ -24,12 +24,13 @@ from ...proto.v1 import (
     run_pb2,
     secret_pb2,
 )
-from ..core.rejection import Reason, Refused, Rejection
+from ..core.rejection import Refused, Rejection
 from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import next_time
 from . import (
     audit,
+    audit_many,
     explain,
     forecast,
     outcomes,
@@ -59,6 +60,7 @@ READS: dict[type, Read] = {
     job_pb2.ForecastFiringsRequest: forecast.forecast,
     job_pb2.GetOutcomesRequest: outcomes.get_outcomes,
     job_pb2.AuditJobRequest: audit.audit,
+    job_pb2.AuditJobsRequest: audit_many.audit_jobs,
     job_pb2.ExplainJobRequest: explain.explain_job,
     run_pb2.GetRunRequest: read_runs.get,
     run_pb2.ListRunsRequest: read_runs.list_runs,
@@ -104,10 +106,4 @@ def read(view: View, request: Message, workers: Workers = ()) -> Message | Rejec
     except Refused as refused:
         return refused.rejection
     except next_time.UnreadableSchedule as unreadable:
-        # The node that accepted it had other zones, or reads schedules otherwise.
-        job = getattr(request, "job", "")
-        return Rejection(
-            Reason.ERROR_REASON_JOB_BROKEN,
-            f"'{job}' cannot be computed by this node: {unreadable}; bring all nodes to one build",
-            {"job": job, "broken_reason": str(unreadable)},
-        )
+        return unreadable.rejection(getattr(request, "job", ""))

@@ -275,6 +275,29 @@ class Jobs(JobsByHand):
         )
         return self._send(request, job_pb2.AuditJobResponse, options)
 
+    def audit_many(
+        self,
+        jobs: Sequence[str],
+        start: datetime | None = None,
+        end: datetime | None = None,
+        **options: Unpack[ReadOptions],
+    ) -> job_pb2.AuditJobsResponse:
+        """As AuditJob, for up to 100 jobs at once, which costs much less than one by one. A job
+        that cannot be audited is named with the reason, and the others are audited all the same.
+        Refused as a whole with NAMESPACE_NOT_FOUND, FIELD_REQUIRED, LIMIT_EXCEEDED (more than 100
+        jobs).
+
+        for one in client.jobs.audit_many(["report", "invoices"]).audits:
+            print(one.job, one.audit.sound)
+        """
+        request = made(
+            job_pb2.AuditJobsRequest,
+            jobs=texts(jobs, "jobs"),
+            from_time=timestamp(start),
+            to_time=timestamp(end),
+        )
+        return self._send(request, job_pb2.AuditJobsResponse, options)
+
     def explain(self, job: str, **options: Unpack[ReadOptions]) -> run_pb2.Explanation:
         """Why a job does not fire, or when it will.
 

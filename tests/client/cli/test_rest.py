@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
+import grpc
 import pytest
 from click.shell_completion import ShellComplete
 from google.protobuf.message import Message
@@ -586,7 +589,12 @@ def test_an_audit_of_all_goes_on_behind_a_job_that_is_refused(cli: Cli, stage: S
         cli.ok("job", "create", name, "--handler", "h", "--cron", "0 * * * *")
     first, second = cli.rows("audit", "--all")[1:]
     listed = [lambda node, request, context, answer: answer()] * 2
-    stage.nodes[0].faults.extend([*listed, refusing("FIELD_INVALID", "a wrong range")])
+    together = job_pb2.AuditJobsResponse()
+    together.audits.add(job="a", reason="FIELD_INVALID", message="a wrong range")
+    together.audits.add(job="b", audit=job_pb2.AuditJobResponse(sound=True))
+    stage.nodes[0].faults.extend(
+        [*listed, saying(together), refusing("FIELD_INVALID", "a wrong range")]
+    )
 
     said = cli("audit", "--all")
 
@@ -595,6 +603,50 @@ def test_an_audit_of_all_goes_on_behind_a_job_that_is_refused(cli: Cli, stage: S
     assert "b\tyes" in said.stdout
     assert "1 job was not audited" in said.stderr
     assert said.exit_code != 0
+
+
+def test_an_audit_of_all_asks_for_many_at_once_and_where_it_cannot_one_by_one(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        cli.ok("job", "create", name, "--handler", "h", "--cron", "0 * * * *")
+    monkeypatch.setattr("raftsched.client.cli.commands.audit.TOGETHER", 4)
+    stage.act(lambda machine: machine.at("2026-01-01T03:30"))
+    stage.finish()
+    node = stage.nodes[0]
+
+    def asked(done: list[list[str]]) -> list[type]:
+        assert [row[:3] for row in done[1:]] == [[name, "yes", "3"] for name in names]
+        kinds = [type(request) for request in node.heard]
+        node.heard.clear()
+        return kinds[2:]
+
+    node.heard.clear()
+    many: type[Message] = job_pb2.AuditJobsRequest
+    one: type[Message] = job_pb2.AuditJobRequest
+    assert asked(cli.rows("audit", "--all")) == [many, many]
+
+    def first_only(
+        node: object, request: object, context: object, answer: Callable[[], Message]
+    ) -> Message:
+        found = answer()
+        assert isinstance(found, job_pb2.AuditJobsResponse)
+        del found.audits[1:]
+        found.partial = True
+        return found
+
+    listed = [lambda node, request, context, answer: answer()] * 2
+    node.faults.extend([*listed, first_only])
+    assert asked(cli.rows("audit", "--all")) == [many, many, many]
+
+    def of_before(
+        node: object, request: object, context: grpc.ServicerContext, answer: object
+    ) -> NoReturn:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such call")
+
+    node.faults.extend([*listed, of_before])
+    assert asked(cli.rows("audit", "--all")) == [many, one, one, one, one, many]
 
 
 def test_a_range_that_is_too_long_is_audited_in_parts(cli: Cli, stage: Stage) -> None:
