@@ -40,6 +40,7 @@ HEALTH_BYTES = 512  # The same for the health service, whose answers are small.
 # and with those. Windows and pings of a connection come without a call, and are not counted. What
 # went with its connection gRPC still works off, so fast.
 UNHEARD_BYTES, READ_BYTES = 4 << 20, 32 << 20
+NEAR_BYTES = 8 << 20  # With so much in all, connections are looked at without a pause.
 SILENT_RATE = 64 << 10
 DONE_RATE = 1 << 20
 LITTLE_BYTES = 16 << 10  # Who sent less is not broken off for all others.
@@ -228,10 +229,13 @@ class Strangers:
         much = {peer for peer, size in beside.items() if size > LITTLE_BYTES}
         self._waiting = {peer: self._waiting.get(peer, now) for peer in much}
         over = sum(beside[peer] for peer in much) + self._gone - UNHEARD_BYTES
-        self._is_urgent = self._is_urgent or (over > 0 and bool(much))
+        came = sum(whole.values())
+        # A message that is read comes as fast as it is sent, some 10 MiB until a usual look.
+        near = came > NEAR_BYTES
+        self._is_urgent = self._is_urgent or near or (over > 0 and bool(much))
         late = {peer: beside[peer] for peer in much if waited(self._waiting[peer], now)}
         ended = largest(late, over, self._caller)
-        return ended | largest(whole, sum(whole.values()) - READ_BYTES, self._caller)
+        return ended | largest(whole, came - READ_BYTES, self._caller)
 
     def _caller(self, peer: str) -> str:
         return self._known.get(peer) or peer.rpartition(":")[0]

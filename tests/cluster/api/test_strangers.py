@@ -219,6 +219,25 @@ def test_what_is_read_is_bounded_for_all_of_them(
     assert not any(map(is_cut, others))
 
 
+def test_messages_that_come_fast_are_looked_at_without_a_pause(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NEAR_BYTES", 1 << 17)
+    monkeypatch.setattr(module, "READ_BYTES", 1 << 18)
+    flood = [port.connect() for _ in range(6)]
+    for ours, peer in flood:
+        port.strangers.met(peer, "flood")
+        port.strangers.reads(peer, 4 << 20)
+        ours.sendall(bytes(30 << 10))
+    port.look(LOOK_S)
+    assert not any(is_cut(ours) for ours, _ in flood)
+    for ours, _ in flood:
+        ours.sendall(bytes(30 << 10))
+    # The process has not grown, and nothing waits to be heard.
+    port.look(module.LEAST_S)
+    assert any(is_cut(ours) for ours, _ in flood)
+
+
 def test_what_went_with_its_connection_counts_until_it_is_worked_off(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
