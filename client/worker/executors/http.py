@@ -88,7 +88,7 @@ class HttpExecutor(Executor):
 
             if (why := denied(error)) is not None:
                 raise PermanentError(f"{what}: {why}; {ALLOWED_BY}", kind="http.denied") from None
-            raise AttemptFailed(f"{what}: {error}", kind="http.connection") from error
+            raise AttemptFailed(f"{what}: {_why(error)}", kind="http.connection") from None
 
     async def _call(self, context: Context, action: HttpAction, what: str) -> object:
         if not action.url.startswith(("http://", "https://")):
@@ -184,6 +184,12 @@ def _refusal(what: str, response: aiohttp.ClientResponse, body: bytes) -> Attemp
     if after is None:
         return AttemptFailed(message, kind=kind)
     return RetryLater(after, message, kind=kind)
+
+
+def _why(error: aiohttp.ClientError) -> str:
+    """The library's words; of an answer that is no HTTP without the URL, which they repeat whole,
+    and without the lines that they point into."""
+    return " ".join(str(getattr(error, "message", "") or error).split())
 
 
 def _retry_after(text: Any) -> float | None:  # noqa: ANN401  # Whatever a server sent.

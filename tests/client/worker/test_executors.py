@@ -128,6 +128,36 @@ async def test_http_takes_a_header_for_a_warning(status: int, said: str, warning
     assert (end.HasField("success"), end.notes.warning) == (status == 200, warning)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n", b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 9_000 + b"\r\n\r\n",
+    ],
+    ids=["status", "header", "nothing", "length", "chunk", "short", "gzip", "long"],
+)  # fmt: skip
+async def test_what_http_says_of_a_broken_answer_is_without_the_urls_secrets(said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    place = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    async with server:
+        action = http(f"http://ada:{WORD}@{place}/a?key={WORD}#{WORD}")
+        end = await carry_out(HttpExecutor(allow=LOOPBACK), action)
+
+    assert end.failure.error.kind == "http.connection"
+    assert end.failure.error.message.startswith(f"POST http://{place}/a: ")
+    assert WORD not in str(end)
+    assert "\n" not in end.failure.error.message
+
+
 async def test_http_waits_as_long_as_the_server_asks_for() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=503, headers={"Retry-After": "17"})
