@@ -32,6 +32,7 @@ ALL = SECURE | {
         "priorityClassName": "high", "annotations": {"a": "b"},
     },
     "drain": {"tokenSecret": "drain"},
+    "gateway": {"tlsSecret": "web"},
     "worker": {"enabled": True, "tokenSecret": "worker"},
     "networkPolicy": {"clients": [{"podSelector": {}}], "metrics": [{"podSelector": {}}]},
 }  # fmt: skip
@@ -153,6 +154,29 @@ def test_each_pod_has_what_a_node_takes_and_all_know_the_same_members(
 def in_place(found: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     for name, text in found.items():
         yield name, text.replace("/tls/", f"{folder}/")
+
+
+def test_a_worker_has_no_key_of_the_nodes_and_a_gateway_need_not_have_it() -> None:
+    worker = of_kind("Deployment", ALL, "prod-worker")
+    gateway = of_kind("Deployment", ALL, "prod-gateway")
+
+    assert secrets_of(worker) == {"certs": {"ca.crt"}, "worker": None}
+    assert secrets_of(gateway) == {"certs": {"ca.crt"}, "web": None}
+    assert variables(gateway, "")["RAFTSCHED_CA_FILE"] == "/tls/ca.crt"
+    mounts = {one["name"]: one["mountPath"] for one in container(gateway)["volumeMounts"]}
+    words = container(gateway)["args"]
+    assert words[words.index("--tls-key-file") + 1] == f"{mounts['gateway']}/tls.key"
+    assert secrets_of(of_kind("Deployment", SECURE, "prod-gateway")) == {"certs": None}
+
+
+def secrets_of(pod_owner: Mapping[str, Any]) -> dict[str, set[str] | None]:
+    """Which keys of which secrets its pod holds; None: all."""
+    volumes = pod_owner["spec"]["template"]["spec"]["volumes"]
+    found = [one["secret"] for one in volumes if "secret" in one]
+    return {
+        one["secretName"]: {item["key"] for item in one["items"]} if "items" in one else None
+        for one in found
+    }
 
 
 @pytest.mark.parametrize("case", CASES)
