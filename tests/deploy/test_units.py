@@ -77,6 +77,16 @@ def test_the_example_is_a_configuration_that_a_node_takes(tmp_path: Path) -> Non
     assert loaded.config.folder.startswith("/var/lib/raftsched/")
 
 
+def test_a_worker_is_not_the_user_who_has_the_nodes_key() -> None:
+    node, worker = (
+        settings(DEPLOY / "systemd" / f"raftsched-{name}.service") for name in ("node", "worker@")
+    )
+    users = (DEPLOY / "systemd" / "raftsched.sysusers.conf").read_text()
+
+    assert worker["User"] == worker["Group"] != node["User"]
+    assert {worker["User"], node["User"]} == set(re.findall(r"^u (\S+)", users, re.MULTILINE))
+
+
 def test_what_opens_a_worker_for_shell_commands_is_sound(tmp_path: Path) -> None:
     analyze = tool("systemd-analyze")
     unit = DEPLOY / "systemd" / "raftsched-worker@.service"
