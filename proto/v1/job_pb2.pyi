@@ -506,7 +506,9 @@ class GrpcAction(_message.Message):
     TLS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     target: _builtins.str
-    """host:port, or a URI that gRPC understands."""
+    """host:port, or a URI that gRPC understands: dns, ipv4 and ipv6; sockets of the worker's machine
+    (unix:) only where its worker was started so.
+    """
     method: _builtins.str
     """package.Service/Method. The payload is sent as the serialized request."""
     tls: _builtins.bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import grpc
 import grpc.aio
 
@@ -12,6 +14,9 @@ from . import executor
 from .executor import TIMEOUT_S, Executor, result_of, with_secrets
 
 CHANNELS_MAX = 64
+# Of a URI; the library knows others, for sockets of this machine among them.
+NETWORK_SCHEMES = ("dns", "ipv4", "ipv6")
+HOST_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class _Target:
@@ -25,14 +30,18 @@ class _Target:
 class GrpcExecutor(Executor):
     """Sends the payload as the serialized request; the serialized response is the result.
 
-    The kind of a failure is "grpc.UNAVAILABLE" and so on, or "grpc.method". `tls` says how to
-    encrypt where an action asks for it.
+    Sockets of this machine (unix:/run/containerd/containerd.sock) are not called unless `sockets`
+    says so. The kind of a failure is "grpc.UNAVAILABLE" and so on, "grpc.method" or "grpc.target".
+    `tls` says how to encrypt where an action asks for it.
     """
 
     name = "grpc"
 
-    def __init__(self, *, timeout: float = TIMEOUT_S, tls: Tls | None = None) -> None:
+    def __init__(
+        self, *, timeout: float = TIMEOUT_S, tls: Tls | None = None, sockets: bool = False
+    ) -> None:
         super().__init__(timeout)
+        self._sockets = sockets
         self._tls = tls or Tls()
         self._targets: dict[tuple[str, bool], _Target] = {}
 
@@ -43,7 +52,8 @@ class GrpcExecutor(Executor):
             raise PermanentError(
                 f"method {action.method!r}: write package.Service/Method", kind="grpc.method"
             )
-        target = await self._target(action.target, action.tls)
+        address = action.target if self._sockets else in_network(action.target)
+        target = await self._target(address, action.tls)
         target.users += 1
         try:
             return await self._call(context, target, f"/{service}/{method}")
@@ -90,6 +100,18 @@ class GrpcExecutor(Executor):
         targets, self._targets = self._targets, {}
         for target in targets.values():
             await target.channel.close()
+
+
+def in_network(target: str) -> str:
+    """A target as the library cannot take it for anything but a host. PermanentError for others."""
+    if target.partition(":")[0].lower() in NETWORK_SCHEMES:
+        return target
+    if HOST_PORT.fullmatch(target):
+        return f"dns:///{target}"
+    raise PermanentError(
+        f"target {target!r} is no host:port, and sockets of this machine are not called; allow "
+        "them with GrpcExecutor(sockets=True)", kind="grpc.target",
+    )  # fmt: skip
 
 
 def _metadata(context: Context) -> tuple[tuple[str, str], ...]:

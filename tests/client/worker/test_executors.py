@@ -20,6 +20,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from raftsched.client import Worker
 from raftsched.client.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
 from raftsched.client.worker import lease_secrets
+from raftsched.client.worker.executors import grpc_call
 from raftsched.proto.v1.job_pb2 import Action, ShellAction
 from raftsched.proto.v1.worker_pb2 import Result, Stop
 from raftsched.statemachine.core.rejection import Reason
@@ -147,7 +148,7 @@ async def test_what_http_says_of_a_broken_answer_is_without_the_urls_secrets(sai
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    place = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         action = http(f"http://ada:{WORD}@{place}/a?key={WORD}#{WORD}")
         end = await carry_out(HttpExecutor(allow=LOOPBACK), action)
@@ -217,13 +218,15 @@ Method = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 @asynccontextmanager
-async def grpc_service(method: Method) -> AsyncIterator[str]:
+async def grpc_service(method: Method, *others: str) -> AsyncIterator[str]:
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(method)
     handlers = {"Do": handler}
     service = grpc.method_handlers_generic_handler("demo.Service", handlers)
     server.add_generic_rpc_handlers((service,))
     port = server.add_insecure_port("127.0.0.1:0")
+    for one in others:
+        server.add_insecure_port(one)
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -266,6 +269,28 @@ async def test_grpc_takes_metadata_of_the_answer_for_a_warning(when: str) -> Non
         end = await carry_out(GrpcExecutor(), call(target))
 
     assert (end.success.result.data, end.notes.warning) == (b"ok", "look")
+
+
+async def test_grpc_calls_no_sockets_of_this_machine_unless_it_may() -> None:
+    async def method(request: bytes, context: Any) -> bytes:  # noqa: ANN401
+        return b"ok"
+
+    # The path of a socket has a hundred characters at most, so it is one without a path.
+    own = f"unix-abstract:raftsched-{os.getpid()}-{os.urandom(4).hex()}"
+    barred = [own, "unix:/s", "unix:///s", "UNIX:/s", "vsock:1:2", "xds:///a", "a/b:1", "", "a b:1"]
+    async with grpc_service(method, own) as target:
+        port = target.rpartition(":")[2]
+        taken = [target, f"localhost:{port}", f"dns:///{target}", f"ipv4:{target}"]
+        for one in taken:
+            assert (await carry_out(GrpcExecutor(), call(one))).success.result.data == b"ok", one
+        for one in barred:
+            end = await carry_out(GrpcExecutor(), call(one))
+            assert (end.failure.error.kind, end.failure.fatal) == ("grpc.target", True), one
+        end = await carry_out(GrpcExecutor(sockets=True), call(own))
+
+    assert end.success.result.data == b"ok"
+    # By that name it is a host.
+    assert grpc_call.in_network("unix:80") == "dns:///unix:80"
 
 
 async def test_grpc_refusals_become_kinds() -> None:
