@@ -11,6 +11,7 @@ from pathlib import Path
 from ...client import AsyncClient
 from ...cluster.local.nodes import NodeProcess, NodeProcesses
 from ..percentile import percentile
+from .disk_use import disk_bytes
 from .herd import Herd, import_all, requests_of
 from .steady import OverTime, Steady
 from .steady import run as run_steady
@@ -94,7 +95,7 @@ async def run(
     found["idle_core_share_max"] = round(shares[-1], 4)
     found["rss_mb_max"] = max(node.rss_mb() for node in nodes)
     found["rss_peak_mb_max"] = max(node.rss_mb(peak=True) for node in nodes)
-    found["disk_mb_max"] = max(disk_mb(folder / name) for name in nodes.names)
+    found["disk_mb_max"] = max(disk_bytes(folder / name) >> 20 for name in nodes.names)
     found |= await asyncio.to_thread(restarts, nodes, say)
     say("one that is due now and then, beside them")
     late = await run_steady(folder, nodes, Steady(rate=20, seconds=5))
@@ -138,15 +139,3 @@ def restarts(nodes: NodeProcesses, say: Callable[[str], None]) -> dict[str, floa
 
 def cpu_s(nodes: Iterable[NodeProcess]) -> float:
     return sum(node.cpu_s() for node in nodes)
-
-
-def disk_mb(folder: Path) -> int:
-    """What a folder takes; a table that its snapshots share counts once."""
-    sizes = {}
-    for path in folder.rglob("*"):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue  # The node goes on working.
-        sizes[stat.st_ino] = stat.st_blocks * 512
-    return sum(sizes.values()) >> 20

@@ -28,9 +28,9 @@ from ...cluster.local.process import ProcessFailed
 from ...proto.v1 import cluster_pb2, event_pb2, job_pb2, namespace_pb2
 from ..percentile import percentile
 from .capacity.gauges import rss_bytes
+from .disk_use import disk_bytes
 from .failover import leader_of
 from .herd import BATCH, PAYLOAD, import_all, warm_up
-from .idle import disk_mb
 from .worker_processes import WorkerProcesses
 
 # Jobs that stay are due once in so many seconds, spread evenly over them.
@@ -71,6 +71,10 @@ class SoakSeen:
     counts: Counter[str] = field(default_factory=Counter)
     # What all nodes used of processors meanwhile.
     cpu_s: float = 0.0
+
+    @property
+    def lasted(self) -> float:
+        return self.at[-1] if self.at else 0.0
 
     def note(self, gauge: str, value: float) -> None:
         self.gauges.setdefault(gauge, []).append(round(value, 2))
@@ -273,20 +277,22 @@ def gauges_of(folder: Path, node: NodeProcess) -> dict[str, float]:
     return {
         "memory_mb": rss_bytes(node) / 1e6,
         "descriptors": sum(1 for _ in Path(f"/proc/{node.pid}/fd").iterdir()),
-        "disk_mb": disk_mb(folder / node.name),
+        "disk_mb": disk_bytes(folder / node.name) / 1e6,
     }
 
 
 async def run(
     folder: Path, nodes: NodeProcesses, soak: Soak, say: Callable[[str], None], seen: SoakSeen
-) -> dict[str, float | int]:
-    """A soak on a cluster that is there; `seen` gets every look."""
+) -> None:
+    """A soak on a cluster that is there; `seen` gets every look, also of one that fails."""
     workers = WorkerProcesses(folder, nodes.endpoints, 2, slots=2_000, lateness=True)
     async with AsyncClient(nodes.endpoints) as client:
         whole = SoakRun(folder, nodes, soak, say, client, workers, seen)
-        await whole.play()
-    note_lateness(seen, list(workers.pairs(seen.began)))
-    return figures(soak, seen)
+        try:
+            await whole.play()
+        finally:
+            if len(seen.at) > 1:
+                note_lateness(seen, list(workers.pairs(seen.began)))
 
 
 def note_lateness(seen: SoakSeen, pairs: list[tuple[float, float]]) -> None:
@@ -304,7 +310,7 @@ def note_lateness(seen: SoakSeen, pairs: list[tuple[float, float]]) -> None:
 
 
 def figures(soak: Soak, seen: SoakSeen) -> dict[str, float | int]:
-    lasted = seen.at[-1]
+    lasted = seen.lasted
     found: dict[str, float | int] = {
         "rate": soak.rate, "seconds": round(lasted), **seen.counts,
         "nodes_cores": round(seen.cpu_s / lasted, 3) if lasted else 0.0,

@@ -48,7 +48,7 @@ def soak(
     from ...cluster.local.nodes import running
     from ...cluster.local.process import ProcessFailed
     from ..bench import soak_page
-    from ..bench.soak import Soak, SoakSeen, run
+    from ..bench.soak import Soak, SoakSeen, figures, run
     from ..bench.surroundings import surroundings
 
     def say(word: str) -> None:
@@ -58,12 +58,17 @@ def soak(
     with data_folder(folder) as place:
         around = surroundings(place)
         note_other_work()
+        error: Exception | None = None
         try:
             with running(place) as nodes:
-                found = asyncio.run(run(place, nodes, asked, say, seen))
-        except (ProcessFailed, RaftschedError) as error:
-            click.echo(f"raftsched bench: {error}", err=True)
+                asyncio.run(run(place, nodes, asked, say, seen))
+        except (ProcessFailed, RaftschedError, OSError) as raised:
+            # What was seen until then is shown all the same.
+            error = raised
+            click.echo(f"raftsched bench: after {seen.lasted:,.0f} s: {raised}", err=True)
+        if "lateness_p99_ms" not in seen.gauges:
             sys.exit(1)
+        found = figures(asked, seen)
     if markdown is not None:
         image = markdown.with_suffix(".svg")
         image.write_text(soak_page.picture(seen))
@@ -74,6 +79,8 @@ def soak(
     if output == "json":
         whole = {"at": seen.at, "gauges": seen.gauges}
         click.echo(json.dumps({"scenario": "soak", **found, "over_time": whole, "on": around}))
-        return
-    for key, value in found.items():
-        click.echo(f"{key:>32}  {value:,}")
+    else:
+        for key, value in found.items():
+            click.echo(f"{key:>32}  {value:,}")
+    if error is not None:
+        sys.exit(1)

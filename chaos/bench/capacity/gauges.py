@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ....cluster.local.nodes import NodeProcess, NodeProcesses
 from ....cluster.local.process import Process, ProcessFailed
+from ..disk_use import disk_bytes
 
 Say = Callable[[str], None]
 METRICS_S = 5.0
@@ -76,15 +77,8 @@ async def metric(node: NodeProcess, name: str) -> float:
 
 
 def state_bytes(folder: Path) -> int:
-    """State and snapshots of a node on its disk; a table that both share counts once."""
-    sizes = {}
-    for path in (*folder.glob("state/**/*"), *folder.glob("consensus/snapshots/**/*")):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue  # The node goes on working.
-        sizes[stat.st_ino] = stat.st_blocks * 512
-    return sum(sizes.values())
+    """State and snapshots of a node on its disk."""
+    return disk_bytes(folder / "state", folder / "consensus/snapshots")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from raftsched.chaos.bench.disk_use import disk_bytes
 from raftsched.chaos.bench.soak import Soak, SoakSeen, growth, lasting_jobs, note_lateness
 from raftsched.chaos.bench.soak import passing_jobs as passing
 from raftsched.chaos.bench.soak_page import SoakPlot, markdown, picture
@@ -89,6 +92,27 @@ def test_a_page_says_what_grew_and_what_did_not() -> None:
     assert "| n1 memory, MB | 80 | 80 | +0.0 % |" in page
     assert "| n2 memory, MB | 110 | 190 | +72.7 % |" in page
     assert "(soak.svg)" in page
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("made", "kept"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "table").write_bytes(bytes(4_096))
+    os.link(tmp_path / "kept" / "table", tmp_path / "kept" / "shared")
+    whole = disk_bytes(tmp_path)
+    scan, looked = os.scandir, list[str]()
+
+    def goes(path: str) -> object:
+        looked.append(str(path))
+        if path == str(tmp_path / "made"):
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", goes)
+    assert disk_bytes(tmp_path, tmp_path / "none") == whole // 2
+    assert str(tmp_path / "made") in looked
 
 
 @pytest.mark.slow
