@@ -100,6 +100,19 @@ def test_the_keyboard_is_enough(browser: Browser, stand: Stand) -> None:
         assert tab.wrong() == []
 
 
+def test_the_overview_asks_for_the_past_once(browser: Browser, stand: Stand) -> None:
+    """That a leader is heard of for the first time is no reason to ask for all of it again."""
+    with Tab(browser, stand.url) as tab:
+        tab.open("/")
+        tab.until(20, "() => document.querySelector('.pulse').innerText.includes('live')")
+        tab.page.wait_for_timeout(500)
+        asked = tab.page.evaluate(
+            "() => performance.getEntriesByType('resource').map((one) => one.name)"
+            ".filter((name) => name.includes('STEP_TEN_SECONDS'))"
+        )
+        assert len(asked) == 1
+
+
 def test_an_unknown_address_is_said(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab:
         tab.open("/of-no-page")

@@ -77,15 +77,19 @@ export function useLiveAsked(ask, key, concerns = () => true) {
   return asked;
 }
 
+// `act(begins)`: whether that is only this page's beginning, when the feed hears of a leader for the
+// first time. What was asked before the feed stood may have changed unseen; what is asked again and
+// again anyway need not mind.
 export function useLeaderBack(act) {
   const held = useRef(act);
   held.current = act;
   useEffect(() => {
     let was = pulse.get();
     return pulse.watch((is) => {
+      const begins = !was.cluster || was.status.is === "connecting";
       const back = (!was.cluster?.leader && is.cluster?.leader) || (was.unreachable && !is.unreachable) || (was.status.is !== "live" && is.status.is === "live");
       was = is;
-      if (back) held.current();
+      if (back) held.current(begins);
     });
   }, []);
 }

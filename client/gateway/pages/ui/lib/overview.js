@@ -60,7 +60,7 @@ export function useFigures(span) {
   const { step, lasts, every, ...more } = SPANS[span] ?? SPANS[""];
   const [state, setState] = useState({ figures: [], error: null });
   const [turn, setTurn] = useState(0);
-  useLeaderBack(() => setTurn((before) => before + 1));
+  useLeaderBack((begins) => begins || setTurn((before) => before + 1));
   useEffect(() => {
     let gone = false;
     let all = [];
