@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from time import monotonic, sleep
 
 from .launch import Launched, LaunchOrder, Lost, NotStarted, launch
 from .shell_limits import ShellLimits
@@ -36,6 +37,8 @@ SYSTEMD_RUNS = Path("/run/systemd/system")
 # What `DelegateSubgroup=` of the worker's unit names: commands come beside it.
 SUBGROUP = "worker"
 LEFT_MAX = 1_000
+# How long the ends of what was left are waited for, and how often it is looked.
+LEFT_S, LEFT_LOOK_S = 1.0, 0.02
 CGROUP_FILES = ("memory.max", "memory.swap.max", "pids.max")
 User = tuple[int, int, Sequence[int]]
 
@@ -80,7 +83,11 @@ class Isolation:
             # its rights, and has given them up when the command begins.
             shut = self.writable is not None and self.user is None and os.geteuid() == 0
             rights = ["--cap-drop", "ALL"] if shut else []
-            return [self.program, *_folders(self.writable), *BUBBLEWRAP_OPTIONS, *rights, "--"]
+            opened = self.writable
+            if opened is not None and self.user is not None and self.cgroup:
+                # For the launcher, which is root: its user cannot write there.
+                opened = (*opened, self.cgroup)
+            return [self.program, *_folders(opened), *BUBBLEWRAP_OPTIONS, *rights, "--"]
         if self.kind == SYSTEMD:
             whose = [] if os.geteuid() == 0 else ["--user"]
             wanted = [word for one in self.limits.of_scope() for word in ("-p", one)]
@@ -112,10 +119,18 @@ class Isolation:
         who = self.user_name or f"{_name_of(os.geteuid())}, as this worker does"
         parts = [f"isolation {self.kind}", f"commands run as {who}"]
         if self.kind != SYSTEMD:
-            parts.append("each in a cgroup of its own" if self.cgroup else "without a cgroup")
+            parts.append(self._group_words())
         if left_out:
             parts.append("not used: " + "; ".join(left_out))
         return ", ".join(parts)
+
+    def _group_words(self) -> str:
+        if not self.cgroup:
+            return "without a cgroup"
+        counts = {"memory.max": "memory", "pids.max": "processes"}
+        missing = [what for name, what in counts.items() if name not in self.cgroup_files]
+        uncounted = f", which does not count {' and '.join(missing)}" if missing else ""
+        return f"each in a cgroup of its own{uncounted}"
 
     def warning(self) -> str:
         """What an operator should know; empty: nothing."""
@@ -184,11 +199,7 @@ def cgroup_here(mounts: str, own: str) -> tuple[str, str, bool]:
 
 def offered(group: str, *, is_delegated: bool) -> frozenset[str] | None:
     """The files with limits that a cgroup made here has; None: none can be made."""
-    for left in islice(Path(group).glob("raftsched-*-*"), LEFT_MAX):
-        # Of a worker that was killed together with a launcher; who is in one keeps it.
-        if not Path("/proc", left.name.split("-")[1]).exists():
-            with contextlib.suppress(OSError):
-                left.rmdir()
+    _end_left(Path(group))
     trial = Path(group, f"raftsched-{os.getpid()}-trial")
     # As in a unit with Delegate= and DelegateSubgroup=; others are not ours to change.
     for controller in ("+memory", "+pids") if is_delegated else ():
@@ -204,6 +215,28 @@ def offered(group: str, *, is_delegated: bool) -> frozenset[str] | None:
         return frozenset(name for name in CGROUP_FILES if (trial / name).exists())
     finally:
         trial.rmdir()
+
+
+def _end_left(group: Path) -> None:
+    """End the commands of workers that were killed together with their launchers."""
+    found = islice(group.glob("raftsched-*-*"), LEFT_MAX)
+    left = [one for one in found if not Path("/proc", one.name.split("-")[1]).exists()]
+    for one in left:
+        with contextlib.suppress(OSError):
+            (one / "cgroup.kill").write_text("1")
+    until = monotonic() + LEFT_S
+    while left:
+        for one in list(left):
+            try:
+                one.rmdir()
+            except FileNotFoundError:
+                pass  # Another worker that starts has seen it, too.
+            except OSError:
+                continue
+            left.remove(one)
+        if monotonic() > until:
+            return  # Who cannot be ended keeps it; the next worker looks again.
+        sleep(LEFT_LOOK_S)
 
 
 async def find(

@@ -1,10 +1,12 @@
-"""What a command writes: all is read, and a bounded part of it is kept."""
+"""What a command reads and writes: all it writes is read, and a bounded part of it is kept."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
+from typing import IO
 
 from ..context import Context
 from ..outcomes import LOG_BYTES_MAX
@@ -65,6 +67,26 @@ class Pipe:
             if last and len(kept) > maximum:
                 self.was_cut = True
                 del kept[:-maximum]
+
+
+def sealed(data: bytes) -> IO[bytes]:
+    """What a command reads. On no disk, and the command can neither change nor lengthen it: by a
+    file of the worker it could fill a disk that is shut to it."""
+    number = os.memfd_create("payload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    file = os.fdopen(number, "w+b", 0)
+    try:
+        written = 0
+        while written < len(data):
+            written += file.write(data[written:])
+        file.seek(0)
+        fcntl.fcntl(
+            number, fcntl.F_ADD_SEALS,
+            fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL,
+        )  # fmt: skip
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 async def pipe(stack: contextlib.AsyncExitStack) -> Pipe:

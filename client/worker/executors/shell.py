@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import tempfile
 
 from ....proto.v1.job_pb2 import ShellAction
 from ....proto.v1.worker_pb2 import Stop
@@ -16,7 +15,7 @@ from . import isolation
 from .executor import Executor, facts, result_of, with_secrets
 from .isolation import Isolation
 from .launch import Ended, Launched, Lost, NotStarted, launch
-from .output import CommandOutput, Pipe, pipe
+from .output import CommandOutput, Pipe, pipe, sealed
 from .shell_limits import OUTPUT_BYTES_MAX, ShellLimits, size
 
 LOG = logging.getLogger("raftsched.worker")
@@ -114,9 +113,7 @@ class ShellExecutor(Executor):
     async def _start(self, context: Context, argv: list[str], out: Pipe, words: Pipe) -> Launched:
         assert self._isolation is not None
         try:
-            with tempfile.TemporaryFile() as given:
-                given.write(context.lease.payload.data)
-                given.seek(0)
+            with sealed(context.lease.payload.data) as given:
                 # With pipes of its own asyncio would wait for all who hold them, not for the
                 # command alone.
                 order = self._isolation.order(argv, _environment(context))

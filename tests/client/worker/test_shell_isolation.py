@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from raftsched.client.executors import CannotIsolate, ShellExecutor
 from raftsched.client.worker.executors import isolation
 from raftsched.client.worker.executors.isolation import Isolation, cgroup_here
 from raftsched.client.worker.executors.launch import Ended
+from raftsched.client.worker.executors.output import sealed
 from raftsched.client.worker.executors.shell_limits import ShellLimits
 
 from .node import PATIENCE_S, Node
@@ -135,6 +137,77 @@ def test_what_stands_before_a_command() -> None:
     assert (plain.is_private, scope.is_private, scope.scope) == (True, False, True)
     assert {"--scope", "TasksMax=6"} < set(scope.before)
     assert Isolation().order(["a"], {}).before == []
+
+
+def test_only_a_launcher_that_is_not_its_commands_user_may_change_a_shut_cgroup() -> None:
+    shut = Isolation("bubblewrap", program="/b", writable=("/srv",), cgroup="/c")
+    other = replace(shut, user=(7, 7, ()))
+
+    assert "/c" not in shut.order(["a"], {}).before
+    before = other.order(["a"], {}).before
+    assert list(before[5:12]) == ["/dev", "--bind", "/srv", "/srv", "--bind", "/c", "/c"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"memory.max", "pids.max"}, "each in a cgroup of its own"),
+        ({"pids.max"}, "each in a cgroup of its own, which does not count memory"),
+        (set(), "each in a cgroup of its own, which does not count memory and processes"),
+    ],
+)
+def test_what_a_cgroup_does_not_count_is_said(files: set[str], words: str) -> None:
+    assert Isolation(cgroup="/c", cgroup_files=frozenset(files)).words(()).endswith(words)
+    assert Isolation().words(()).endswith("without a cgroup")
+
+
+def test_what_a_killed_worker_and_its_launcher_left_is_ended_by_the_next_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "LEFT_S", 0.0)
+    nobody = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    for pid in (nobody, os.getpid()):
+        (tmp_path / f"raftsched-{pid}-a").mkdir()
+        (tmp_path / f"raftsched-{pid}-a" / "cgroup.kill").touch()
+
+    isolation.offered(str(tmp_path), is_delegated=False)
+
+    found = {one.name: (one / "cgroup.kill").read_text() for one in tmp_path.iterdir()}
+    assert found == {f"raftsched-{nobody}-a": "1", f"raftsched-{os.getpid()}-a": ""}
+
+
+def test_a_command_cannot_change_what_it_reads() -> None:
+    with sealed(b"payload") as given:
+        again = os.open(f"/proc/self/fd/{given.fileno()}", os.O_RDWR)
+        for number in (given.fileno(), again):
+            for change in (lambda n: os.write(n, b"x"), lambda n: os.ftruncate(n, 99)):
+                with pytest.raises(PermissionError):
+                    change(number)
+            assert os.read(number, 99) == b"payload"
+        os.close(again)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ROOT or not bubblewrap_works(), reason="needs root, and bubblewrap")
+async def test_with_writable_folders_commands_have_a_cgroup_that_they_cannot_leave(
+    tmp_path: Path,
+) -> None:
+    plain, _ = await isolation.find("bubblewrap", ShellLimits(), "", "nobody", None)
+    if not plain.cgroup:
+        pytest.skip("no cgroup can be made here")
+    found, _ = await isolation.find("bubblewrap", ShellLimits(), "", "nobody", (str(tmp_path),))
+
+    end = await carry_out(
+        ShellExecutor(isolation="bubblewrap", user="nobody", writable=(str(tmp_path),)),
+        shell(
+            f"cd {found.cgroup}; cat /proc/self/cgroup; echo 0 > cgroup.procs || touch a",
+            use_shell=True,
+        ),
+    )  # fmt: skip
+
+    assert end.failure.error.kind == "exit.1"
+    assert b"/raftsched-" in end.log_tail.partition(b"0::/")[2]
+    assert end.log_tail.count(b"denied") == 2
 
 
 @pytest.mark.parametrize(
