@@ -147,6 +147,15 @@ class Root(ExampleGroup):
         super().__init__(*args, **kwargs)
         self.table = table
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            behind = f"Options stand behind the command: raftsched COMMAND {wrong.option_name}"
+            raise click.NoSuchOption(
+                wrong.option_name, f"{wrong.message} {behind}.", wrong.possibilities, ctx
+            ) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, entry in self.table.items() if entry.is_installed()]
 

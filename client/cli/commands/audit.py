@@ -4,7 +4,7 @@ should have; or it says which not, and why."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import click
@@ -64,7 +64,8 @@ def audit(
 
     Ends with 0 when all is as it should be, with 1 when something is wrong, and with 8 when nothing
     is wrong but what is kept does not prove all of it. With --all a job that cannot be audited is
-    named, and the others are audited all the same.
+    named, and the others are audited all the same; on a terminal sound ones are only counted, but
+    for -o wide.
     """
     if bool(name) == every:
         raise click.UsageError("Name a job, or say --all.")
@@ -100,7 +101,8 @@ def unproved(name: str, answer: job_pb2.AuditJobResponse | None = None) -> Troub
         then += f" --from {timestamp(max(ends) + 1).ToJsonString()}"
     return Trouble(
         f"nothing is wrong with job {name}, but not all of it can be proved",
-        "see above what cannot be judged, and why", then, Exit.UNPROVED,
+        "see above what cannot be judged, and why" if answer else "the audit of it alone says why",
+        then, Exit.UNPROVED,
     )  # fmt: skip
 
 
@@ -231,12 +233,15 @@ def sentence(finding: job_pb2.AuditFinding, formats: ValueFormats) -> str:
 
 
 def audit_all(session: Invocation, first: int | None, end: int | None) -> None:
-    """One line for each job of the namespace."""
+    """One line for each job of the namespace; to a person, for each that is not sound."""
     wrong: list[str] = []
     doubtful: list[str] = []
     refused: list[Trouble] = []
+    judged = sound = expected = recorded = 0
+    only_others = session.out.for_person and session.out.format != "wide"
 
     def answers() -> Iterator[tuple[str, job_pb2.AuditJobResponse]]:
+        nonlocal judged, sound, expected, recorded
         for job, answer in audited_jobs(session, first, end):
             if isinstance(answer, Trouble):
                 echo(f"{answer.message}: {'; '.join(answer.why)}", err=True)
@@ -244,11 +249,22 @@ def audit_all(session: Invocation, first: int | None, end: int | None) -> None:
                 continue
             if not answer.sound:
                 (wrong if is_wrong(answer) else doubtful).append(job)
+            judged += 1
+            sound += answer.sound
+            expected += answer.expected
+            recorded += answer.recorded
             yield job, answer
 
     if session.out.is_table:
         titles = ["JOB", "SOUND", "EXPECTED", "RECORDED", "WRONG", "UNJUDGED", "REQUESTED", "ENDED"]
-        session.out.table(titles, (row(job, answer) for job, answer in answers()))
+        rows = (row(job, one) for job, one in answers() if not (only_others and one.sound))
+        some = list(islice(rows, 1)) if only_others else []
+        if some or not only_others:
+            session.out.table(titles, chain(some, rows))
+        session.say(
+            f"{sound} of {judged} jobs sound, {recorded} of {expected} scheduled times have an"
+            " outcome."
+        )
     else:
         from ..render.output import plain
 

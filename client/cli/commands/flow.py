@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import messages as m
+from ..exits import Exit, Trouble
 from ..input.filters import all_of, between, condition, window
 from ..lazy import ExampleGroup
 from ..names import FLOW, JOB
@@ -78,11 +79,11 @@ def get(session: Invocation, flow_id: str) -> None:
 
 
 @command(flow, "graph", "raftsched flow graph nightly", reads=True)
-@click.argument("name", type=JOB, metavar="JOB")
+@click.argument("name", type=JOB, metavar="JOB|FLOW")
 def graph(session: Invocation, name: str) -> None:
-    """Show the jobs around a job: what it depends on and what depends on it."""
-    request = m.flow_pb2.GetGraphRequest(namespace=session.namespace, job=name)
-    found = session.read(request, m.flow_pb2.Graph, f"show the graph of job {name}")
+    """Show the jobs around a job, or of a flow by the name that its file has: what each depends on
+    and what depends on it."""
+    found = around(session, name)
     if session.out.is_table and session.out.for_person:
         for line in drawn(found, name):
             echo(line)
@@ -90,6 +91,32 @@ def graph(session: Invocation, name: str) -> None:
         session.out.items(found.edges, found)
     else:
         session.out.one(found)
+
+
+def around(session: Invocation, name: str) -> flow_pb2.Graph:
+    """The graph around a job; where there is none of this name, of the flow that is called so."""
+
+    def of(job: str) -> flow_pb2.Graph:
+        request = m.flow_pb2.GetGraphRequest(namespace=session.namespace, job=job)
+        return session.read(request, m.flow_pb2.Graph, f"show the graph of job {job}")
+
+    try:
+        return of(name)
+    except Trouble as trouble:
+        if trouble.code != Exit.NOT_FOUND:
+            raise
+        request = m.job_pb2.ListJobsRequest(
+            namespace=session.namespace, filter=condition("", **{"labels.flow": name})
+        )
+        doing = f"look for the flow {name}"
+        whole = m.flow_pb2.Graph()
+        for page in session.pages(request, m.job_pb2.ListJobsResponse, doing, limit=0):
+            for job in page.jobs:
+                if job.name not in whole.jobs:
+                    whole.MergeFrom(of(job.name))
+        if not whole.jobs:
+            raise
+        return whole
 
 
 def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:

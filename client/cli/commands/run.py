@@ -89,9 +89,11 @@ def list_(
         namespace=session.namespace, filter=wanted, with_count=with_count, order_by=order_by
     )
     ended = given["state"] or text or since is not None or until is not None
+    job = given["job"]
+    others = f"raftsched job history {job}" if job else "--state succeeded"
     session.show_list(
         request, m.run_pb2.ListRunsResponse, "runs", "list runs",
-        empty="No such runs." if ended else "No runs under way; --state succeeded lists others.",
+        empty="No such runs." if ended else f"No runs under way; {others} lists others.",
     )  # fmt: skip
 
 
@@ -222,7 +224,12 @@ def logs(session: Invocation, run_id: str, follow: bool) -> None:
         if not session.out.is_table:
             log.say(seen, "")
         then = "" if seen.HasField("end_time") else f"raftsched run logs {run_id} --follow"
-        session.say(f"Run {run_id} is {word(seen)} and has logged nothing that is kept.", then=then)
+        session.say(
+            f"Run {run_id} is {word(seen)} and has logged nothing that is kept.\n"
+            "Kept is what a handler writes by context.log, and what a command prints. The rest is"
+            " in the log of the worker.",
+            then=then,
+        )  # fmt: skip
 
 
 @command(

@@ -136,7 +136,7 @@ ACTIONS = (
     click.option(
         "--shell", metavar="COMMAND",
         help="A command that is run; no shell looks at it. Its environment is what --env says and"
-        " nothing else; what it prints is the result, up to 64 KiB.",
+        " which run it is (RAFTSCHED_RUN, ...); what it prints is the result, up to 64 KiB.",
     ),
     click.option("--use-shell", is_flag=True, help="For --shell: /bin/sh reads the command."),
     click.option(

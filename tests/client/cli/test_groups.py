@@ -190,6 +190,23 @@ def test_flows_show_where_each_job_stands(cli: Cli, stage: Stage) -> None:
     ]  # fmt: skip
 
 
+def test_a_flow_of_a_file_is_drawn_by_its_name(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "night.yaml"
+    file.write_text(
+        "flow: night\ncron: 0 2 * * *\njobs:\n  load: {handler: h}\n"
+        "  sum: {handler: h, after: load}\n  apart: {handler: h}\n"
+    )
+    cli.ok("job", "apply", "-f", str(file), "--yes")
+
+    drawn = cli.ok("flow", "graph", "night", "--color", "always").stdout
+    missing = cli("flow", "graph", "day")
+
+    assert drawn.splitlines() == ["apart", "load", "└─ sum"]
+    assert cli.rows("flow", "graph", "night")[1:] == [["load", "sum", "success"]]
+    assert missing.exit_code == 3
+    assert "there is no job 'day'" in missing.stderr
+
+
 def test_a_long_chain_is_drawn_within_a_terminal(cli: Cli, tmp_path: Path) -> None:
     lines = [
         json.dumps({

@@ -123,6 +123,13 @@ def test_a_near_miss_is_answered_with_the_right_word(
     assert said.stdout == ""
 
 
+def test_an_option_before_the_command_is_said_to_stand_behind_it(cli: Cli) -> None:
+    said = cli("--endpoints", "a:1", "job", "list")
+
+    assert said.exit_code == 2
+    assert "Options stand behind the command: raftsched COMMAND --endpoints" in said.stderr
+
+
 def test_a_wrong_option_is_answered_with_the_right_one(cli: Cli) -> None:
     said = cli("job", "list", "--stat", "paused")
 

@@ -66,7 +66,9 @@ def test_no_log_is_told_beside_the_data(cli: Cli, run_id: str) -> None:
     said = cli.ok("run", "logs", run_id)
 
     assert said.stdout == ""
-    assert said.stderr == f"Run {run_id} is pending and has logged nothing that is kept.\n"
+    first, how = said.stderr.splitlines()
+    assert first == f"Run {run_id} is pending and has logged nothing that is kept."
+    assert "by context.log" in how
     assert cli.json("run", "logs", run_id)["log"] == ""
     missing = cli("run", "logs", "y.1.2")
     assert missing.exit_code == 3

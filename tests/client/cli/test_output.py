@@ -119,6 +119,8 @@ def test_an_empty_table_says_so_on_stderr(cli: Cli) -> None:
 
     assert said.stdout == ""
     assert said.stderr == "No runs under way; --state succeeded lists others.\n"
+    of_job = cli.ok("run", "list", "--job", "report").stderr
+    assert of_job == "No runs under way; raftsched job history report lists others.\n"
 
 
 def test_a_write_tells_people_on_stderr_and_programs_on_stdout(cli: Cli) -> None:

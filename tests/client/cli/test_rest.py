@@ -649,6 +649,35 @@ def test_an_audit_of_all_asks_for_many_at_once_and_where_it_cannot_one_by_one(
     assert asked(cli.rows("audit", "--all")) == [many, one, one, one, one, many]
 
 
+def test_an_audit_of_all_counts_what_is_sound_and_shows_a_person_the_others(
+    cli: Cli, stage: Stage
+) -> None:
+    for name in ("a", "b"):
+        cli.ok("job", "create", name, "--handler", "h", "--cron", "0 * * * *")
+    stage.act(lambda machine: machine.at("2026-01-01T03:30"))
+    stage.finish()
+    words = ("audit", "--all", "--color", "always")
+
+    sound, whole, piped = cli.ok(*words), cli.ok(*words, "-o", "wide"), cli.ok("audit", "--all")
+
+    count = "2 of 2 jobs sound, 6 of 6 scheduled times have an outcome."
+    assert (sound.stdout, count in sound.stderr, count in piped.stderr) == ("", True, True)
+    assert [line.split()[0] for line in whole.stdout.splitlines()[1:]] == ["a", "b"]
+
+    listed = [lambda node, request, context, answer: answer()] * 2
+    together = job_pb2.AuditJobsResponse()
+    together.audits.add(job="a", audit=job_pb2.AuditJobResponse(sound=True))
+    together.audits.add(job="b", audit=finding("UNJUDGED", 7))
+    stage.nodes[0].faults.extend([*listed, saying(together)])
+    doubtful = cli(*words)
+
+    assert doubtful.exit_code == 8
+    assert [line.split()[0] for line in doubtful.stdout.splitlines()[1:]] == ["b"]
+    assert "1 of 2 jobs sound" in doubtful.stderr
+    assert "the audit of it alone says why" in doubtful.stderr
+    assert "Try: raftsched audit b" in doubtful.stderr
+
+
 def test_a_range_that_is_too_long_is_audited_in_parts(cli: Cli, stage: Stage) -> None:
     cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
     stage.act(lambda machine: machine.at("2026-01-01T03:30"))
