@@ -17,6 +17,7 @@ const { fromText, readable, sendable, toJson, toYaml } = await part("lib/specs.j
 const { put, typedPairs } = await part("lib/specs.js");
 const { columnsOf, joined, latest, spanOf, SPANS, thinned } = await part("lib/overview.js");
 const { withRun } = await part("lib/facts.js");
+const { countOf } = await part("lib/list.js");
 const { completions, filterOf } = await part("components/search.js");
 const { fromBase64, median, shortened, toBase64, visible } = await part("lib/format.js");
 const { html, readHoles } = await part("lib/dom.js");
@@ -265,6 +266,15 @@ const tests = {
     assert.deepEqual(put({}, "retry.maxAttempts", 3), { retry: { maxAttempts: 3 } });
     assert.deepEqual(typedPairs("a=b, c=d=e"), { a: "b", c: "d=e" });
     assert.equal(typedPairs("a"), undefined);
+  },
+  "what a page of a list says itself is not counted once more"() {
+    const page = (rows, nextPageToken = "") => ({ rows: Array(rows).fill({}), nextPageToken });
+    assert.deepEqual(countOf(null, ""), {});
+    assert.deepEqual(countOf(page(3), ""), { count: 3, exact: true });
+    assert.deepEqual(countOf(page(0), ""), { count: 0, exact: true });
+    assert.deepEqual(countOf(page(0, "further"), ""), {});
+    // A full page, and one that is not the first.
+    for (const [one, at] of [[page(50, "more"), ""], [page(3), "behind"], [page(0), "behind"]]) assert.equal(countOf(one, at), null);
   },
   "where we are is not asked with every instant that is shown"() {
     const { DateTimeFormat } = Intl;

@@ -22,7 +22,9 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
   const [q, at, orderBy] = [params.q ?? "", params.at ?? "", params.order ?? order];
   const key = JSON.stringify([name, namespace(), q, at, orderBy, size]);
   const asked = useAsked((signal) => ask({ filter: filter(q), pageSize: size, pageToken: at, orderBy }, signal), key);
-  const { count, exact } = useCount(counts && asked.data ? ask : null, filter(q), JSON.stringify([name, namespace(), q]), asked.data);
+  const known = counts ? countOf(asked.data, at) : {};
+  const found = useCount(known ? null : ask, filter(q), JSON.stringify([name, namespace(), q]), asked.data);
+  const { count, exact } = known ?? found;
   const [held, setHeld] = useState({ key, rows: null });
   const [fresh, setFresh] = useState(new Set());
   const timers = useRef(new Set());
@@ -80,6 +82,13 @@ export function useList({ name, ask, idOf, change, order = "", filter = (q) => q
     setOrder: (text) => setParams({ order: text === order ? "" : text, at: "" }),
     setSize: (count) => setParams({ n: count === PAGE_SIZES[0] ? "" : count, at: "" }),
   };
+}
+
+// How many fit, where the page says that itself: all that there are, or none as far as it looked, which
+// a count would look at once more. null: it is to be asked for.
+export function countOf(page, at) {
+  if (!page || (!page.rows.length && page.nextPageToken)) return {};
+  return at || page.nextPageToken ? null : { count: page.rows.length, exact: true };
 }
 
 // How many fit in all. To count is to look at many more than a page, so it is asked for when the page
