@@ -41,7 +41,9 @@ PACKAGES = (
 )  # fmt: skip
 # Files with secrets: the node's, in its folder and by its configuration; those of this command.
 IN_FOLDER = ("bootstrap-secret",)
-IN_CONFIG = (("secrets", "key_file"), ("gateway", "oidc_secret_file"))
+IN_CONFIG = (
+    ("secrets", "key_file"), ("gateway", "oidc_secret_file"), ("webhooks", "secret_file"),
+)  # fmt: skip
 FILES = click.Path(path_type=Path, dir_okay=False)
 Part = tuple[str, Callable[[], str]]
 

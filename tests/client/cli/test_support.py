@@ -17,6 +17,7 @@ from .conftest import Cli
 TOKEN = "rs_Zm9vYmFyYmF6cXV1eGNvcmdl"
 BOOTSTRAP = "rsb_c2VjcmV0LWJvb3RzdHJhcC1zZWNyZXQ"
 KEY = base64.b64encode(b"k" * 32).decode()
+WEBHOOK = base64.b64encode(b"w" * 24).decode()
 OIDC = "oidc-client-hunter2"
 PEM_BODY = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg"
 PEM = f"-----BEGIN PRIVATE KEY-----\n{PEM_BODY}\n-----END PRIVATE KEY-----\n"
@@ -29,8 +30,16 @@ UNKNOWN = {
     "in JSON": "correct-horse",
     "in TOML": "battery-staple",
     "in a variable": "tr0ub4dor",
+    "of a webhook": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "second in a list": "s3c0nd",
+    "in a table": "n3st3d",
+    "over lines": "pl4st3r",
+    "behind an @": "w0rd",
+    "alone in a URL": "ghp_aBcDeF",
+    "in a query": "s1gn4tur3",
+    "a cookie": "b1scu1t",
 }
-LOG = f"""
+LOG = f'''
 {{"event": "refused", "token": "{UNKNOWN["in JSON"]}", "tokens": true, "term": 3}}
 webhook to https://ann:{UNKNOWN["in a URL"]}@example.com/hook failed
 Authorization: Bearer {UNKNOWN["a JWT"]}
@@ -39,8 +48,16 @@ the caller showed {UNKNOWN["another token"]} and {TOKEN}
 DB_PASSWORD={UNKNOWN["in a variable"]} SHELL=/bin/sh
 {PEM}
 key {KEY} loaded, {BOOTSTRAP} written
+signs with {UNKNOWN["of a webhook"]}, {{"passwords": ["first", "{UNKNOWN["second in a list"]}"]}}
+"secret":{{"value":"{UNKNOWN["in a table"]}"}}, tokens = [3]
+password = """
+{UNKNOWN["over lines"]}"""
+dsn postgres://ada:p@ss{UNKNOWN["behind an @"]}@db/x, https://{UNKNOWN["alone in a URL"]}@host/y?a=b
+GET /x?a=b&X-Amz-Signature={UNKNOWN["in a query"]}&sig={UNKNOWN["in a query"]} took 3 ms
+Set-Cookie: session={UNKNOWN["a cookie"]}; HttpOnly
+secret of webhooks {WEBHOOK}
 n1 leads in term 3
-"""
+'''
 CONFIG = """
 name = "n1"
 tokens = true
@@ -49,6 +66,8 @@ key_file = "{folder}/keys"
 key_command = "vault read -token {toml}"
 [gateway]
 oidc_secret_file = "{folder}/oidc"
+[webhooks]
+secret_file = "{folder}/hooks"
 """
 
 
@@ -58,6 +77,7 @@ def planted(tmp_path: Path) -> dict[str, Path]:
     node.mkdir()
     texts = {
         tmp_path / "token": TOKEN + "\n", tmp_path / "keys": KEY + "\n", tmp_path / "oidc": OIDC,
+        tmp_path / "hooks": WEBHOOK,
         node / "bootstrap-secret": BOOTSTRAP, tmp_path / "node.log": LOG + OIDC + "\n",
         tmp_path / "node.toml": CONFIG.format(folder=tmp_path, toml=UNKNOWN["in TOML"]),
     }  # fmt: skip
@@ -86,14 +106,16 @@ def test_no_secret_gets_into_the_bundle(cli: Cli, tmp_path: Path, planted: dict[
     )  # fmt: skip
 
     texts = texts_of(bundle)
-    secrets = [TOKEN, BOOTSTRAP, KEY, OIDC, PEM_BODY, "planted-in-a-variable", *UNKNOWN.values()]
+    planted_texts = [TOKEN, BOOTSTRAP, KEY, OIDC, PEM_BODY, WEBHOOK, "planted-in-a-variable"]
+    secrets = [*planted_texts, *UNKNOWN.values()]
     found = {(name, one) for name, text in texts.items() for one in secrets if one in text}
     assert found == set()
     # What helps is there.
     log = texts["logs/0-node.log"]
     assert "n1 leads in term 3" in log
     assert '"tokens": true' in log
-    assert "SHELL=/bin/sh" in log
+    for stays in ("SHELL=/bin/sh", "@db/x", "host/y?a=b", "took 3 ms"):
+        assert stays in log
     assert f"https://{MASK}@example.com/hook" in log
     assert "bootstrap-secret" in texts["folder.txt"]
     assert f'key_file = "{tmp_path}/keys"' in texts["config/0-node.toml"]
@@ -128,7 +150,16 @@ def test_a_file_that_is_there_stays(cli: Cli, tmp_path: Path) -> None:
 
 @each(
     "text",
-    ["tokens = true", "secrets: 3", "token_file = /run/token", "the token of n1 expired", "a=b"],
+    [
+        "tokens = true",
+        "secrets: 3",
+        "token_file = /run/token",
+        "the token of n1 expired",
+        "a=b",
+        "https://a.example/x?state=FAILED&page=2",
+        "mail a@b.example",
+        '"tokens": [], "term": 3',
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert Cleaner([]).text(text) == text

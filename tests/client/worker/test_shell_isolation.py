@@ -206,7 +206,7 @@ async def test_with_writable_folders_commands_have_a_cgroup_that_they_cannot_lea
     )  # fmt: skip
 
     assert end.failure.error.kind == "exit.1"
-    assert b"/raftsched-" in end.log_tail.partition(b"0::/")[2]
+    assert b"/raftsched-" in end.log_tail.partition(b"0::")[2]
     assert end.log_tail.count(b"denied") == 2
 
 
