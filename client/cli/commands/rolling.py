@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ SETTLE_LEAST_MS = 2_000
 # old, in which a busy cluster writes thousands.
 BEHIND_MOST = 10_000
 OUTPUT_SHOWN = 2_000  # Of what the command wrote, where it failed.
-BY_UNIT = 'ssh "$NODE_HOST" sudo systemctl restart {unit}'
+# A node says itself where it is, so that must not be read as an option.
+BY_UNIT = 'ssh -- "$NODE_HOST" sudo systemctl restart {unit}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +181,21 @@ def one_node(session: Invocation, task: Restarting, name: str, place: str, left:
     request = session.write(m.cluster_pb2.DrainNodeRequest(node=name))
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"drain node {name}")
     session.say(f"{name} ({place}) drains; {after.leader or 'nobody'} leads.")
-    why = restarted_by(task, next(node for node in before.nodes if node.name == name))
+    try:
+        why = restarted_by(task, next(node for node in before.nodes if node.name == name))
+    except KeyboardInterrupt:
+        session.say(
+            f"{name} drains still if it was not restarted; raftsched cluster drain {name} --resume "
+            "lets it serve again."
+        )
+        raise
     if why:
-        resume(session, name)
-        raise stopped(name, left, ["the command that restarts it failed, and it serves again", why])
+        state = "it serves again"
+        try:
+            resume(session, name)
+        except Trouble as trouble:
+            state = f"it may drain still: {trouble.format_message()}"
+        raise stopped(name, left, [f"the command that restarts it failed, and {state}", why])
     came = until_well(session, task, name)
     if came:
         raise stopped(name, left, came)
@@ -194,16 +207,19 @@ def restarted_by(task: Restarting, node: cluster_pb2.Node) -> str:
     """Run the command; why it failed, or nothing."""
     host = node.client_address.rpartition(":")[0].strip("[]")
     given = {"NODE": node.name, "NODE_HOST": host, "NODE_ADDRESS": node.client_address}
-    try:
-        done = subprocess.run(
-            ["sh", "-c", task.hook], env=os.environ | given, timeout=task.wait_s, check=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"it did not end within {task.wait_s:.0f} s: {task.hook}"
-    if done.returncode == 0:
-        return ""
-    wrote = done.stdout[-OUTPUT_SHOWN:].decode(errors="replace").strip()
+    # Not a pipe: a node that it starts in the background would hold that for as long as it lives.
+    with tempfile.TemporaryFile() as written:
+        try:
+            done = subprocess.run(
+                ["sh", "-c", task.hook], env=os.environ | given, timeout=task.wait_s, check=False,
+                stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"it did not end within {task.wait_s:.0f} s: {task.hook}"
+        if done.returncode == 0:
+            return ""
+        written.seek(-min(OUTPUT_SHOWN, written.seek(0, os.SEEK_END)), os.SEEK_END)
+        wrote = written.read(OUTPUT_SHOWN).decode(errors="replace").strip()
     return f"it ended with {done.returncode}: {task.hook}" + (f"\n{wrote}" if wrote else "")
 
 

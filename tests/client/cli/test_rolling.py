@@ -116,6 +116,42 @@ def test_the_command_is_given_whom_to_restart(tmp_path: Path) -> None:
     assert (tmp_path / "given").read_text() == "n1 n1.example n1.example:7400"
 
 
+def test_a_node_that_the_command_starts_beside_itself_holds_nothing_up() -> None:
+    hook = "sleep 4 & echo begun"
+
+    assert rolling.restarted_by(Restarting(hook, 2.0, 2.0), seen().nodes[0]) == ""
+
+
+def test_a_node_says_where_it_is_and_no_option_of_ssh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {tmp_path}/given\n')
+    ssh.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    task = rolling.restarting(None, "raftsched-node", 5_000, 2_000, "")
+    node = Node(name="n1", client_address="-oProxyCommand=id:22")
+
+    assert rolling.restarted_by(task, node) == ""
+    given = (tmp_path / "given").read_text()
+    assert given == "--|-oProxyCommand=id|sudo|systemctl|restart|raftsched-node|"
+
+
+def test_who_stops_it_half_way_hears_of_the_node_that_drains(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rolling, "restarted_by", interrupted)
+    stage.leader.faults.extend(saying(one) for one in [seen(), seen(), with_node(serving=False)])
+
+    said = cli("cluster", "rolling-restart", "--yes", "--hook", "true")
+
+    assert said.exit_code != 0
+    assert "raftsched cluster drain n1 --resume" in said.stderr
+
+
 def test_a_command_without_end_is_ended() -> None:
     why = rolling.restarted_by(Restarting("exec sleep 600", 0.05, 2.0), seen().nodes[0])
 
