@@ -10,6 +10,7 @@ const { groups, quoted, withEvent } = await part("dead.js");
 const { Tally, WINDOW_MS } = await part("tally.js");
 const { conditionOf, conditionWords, formOf, linesOf, rulesOf } = await part("kept.js");
 const { newest } = await part("past.js");
+const { filtersOf, together } = await part("picked.js");
 const { merged, runMark } = await part("timeline.js");
 const SIZES = { width: 160, height: 32, across: 60, gap: 12 };
 
@@ -31,6 +32,23 @@ function someGraph(count, perJob) {
 }
 
 const tests = {
+  "what was picked is in as few filters as the API takes"() {
+    for (const size of [1, 5, 60]) {
+      const names = [...Array(200).keys()].map((at) => `${"n".repeat(size)}-${at}`);
+      const filters = filtersOf("name", new Set(names));
+      assert.ok(filters.every((filter) => filter.length <= 1_024 && filter.split(" OR ").length <= 50));
+      assert.equal(filters.join(" OR "), names.map((name) => `name="${name}"`).join(" OR "));
+      for (const [at, filter] of filters.slice(1).entries()) {
+        const next = filter.split(" OR ")[0];
+        assert.ok(filters[at].length + next.length + 4 > 1_024 || filters[at].split(" OR ").length === 50);
+      }
+    }
+    assert.deepEqual(filtersOf("name", new Set()), []);
+  },
+  "the plans of several filters are one"() {
+    const plans = [{ matched: "40", matchedIsExact: true, sample: ["a"] }, { matched: "2", failed: "1", failures: [{ name: "b" }] }];
+    assert.deepEqual(together(plans), { matched: 42, matchedIsExact: false, failed: 1, sample: ["a"], failures: [{ name: "b" }] });
+  },
   "every link goes forwards, and no two jobs lie on each other"() {
     for (let round = 0; round < 60; round += 1) {
       const { jobs, links } = someGraph(1 + below(40), 3);

@@ -55,6 +55,45 @@ def test_dead_letters_run_again_as_a_group_and_no_others(browser: Browser, stand
         assert tab.wrong() == []
 
 
+def test_what_is_asked_is_about_what_was_picked(browser: Browser, stand: Stand) -> None:
+    """More names than a filter takes were refused; failed runs could not run again where they are
+    listed; and a question outlived its filter, so a click did something to all others."""
+    with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
+        names = [f"picked-{number:02}-{'n' * 60}" for number in range(30)]
+        for name in names:
+            client.jobs.create(name, handler="broken", retry=1, labels={"of": "many"})
+        tab.open("/jobs?q=labels.of%3Dmany")
+        pick_all, asked = tab.page.locator("thead input[type=checkbox]"), tab.page.locator(".ask")
+        pick_all.click()
+        tab.page.get_by_role("button", name="Pause…").click()
+        asked.get_by_role("button", name="Pause 30 jobs").click()
+        eventually(lambda: client.jobs.count("labels.of=many AND state=PAUSED").number == 30, 20,
+                   "they are paused")  # fmt: skip
+        runs = [client.jobs.trigger(name, force=True) for name in names[:2]]
+        for run in runs:
+            eventually(partial(has_failed, run), 20, "a run failed")
+        tab.open(f"/runs?q=state%3DFAILED+AND+job%3D{names[0]}")
+        pick_all.click()
+        # Only what does something to them is offered.
+        assert tab.page.get_by_role("button", name="Terminate…").count() == 0
+        tab.page.get_by_role("button", name="Run again…").click()
+        # Somebody else is faster: what is refused is said, and nothing else is asked about.
+        client.dead.purge(f"job={names[0]}")
+        asked.get_by_role("button", name="Run again 1 run").click()
+        tab.until(30, "() => document.querySelector('.ask').innerText.includes('1 refused')")
+        assert "Run again: 1 run" in asked.inner_text()
+        tab.open("/dead")
+        tab.page.get_by_role("button", name="Run all again…").click()
+        asked.get_by_text("All of this namespace").wait_for()
+        tab.page.keyboard.press("Escape")
+        asked.wait_for(state="detached")
+        tab.page.get_by_role("button", name="Run all again…").click()
+        tab.page.locator(".search input").fill(f"job={names[1]}")
+        tab.page.keyboard.press("Enter")
+        asked.wait_for(state="detached")
+        assert client.dead.count(f"job={names[1]}").number == 1
+
+
 def test_a_queue_is_paused_with_a_reason_and_resumed(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
         tab.open("/queues/default")

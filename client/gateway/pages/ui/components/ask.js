@@ -3,9 +3,25 @@
 import { html, useEffect, useRef, useState } from "../lib/dom.js";
 import { post } from "../lib/api.js";
 import { many, number } from "../lib/format.js";
+import { together } from "../lib/picked.js";
 import { namespace } from "../lib/route.js";
 import { Button } from "./bits.js";
 import { Failed } from "./notes.js";
+
+// What is being asked about what a list shows: gone when that changes, since what stands below the
+// question would not be what the answer is about. `about` is the filter, and whatever else chooses.
+export function useAsking(...about) {
+  const key = JSON.stringify([namespace(), ...about]);
+  const [held, setHeld] = useState(null);
+  return [held?.key === key ? held.value : null, (value) => setHeld({ key, value })];
+}
+
+// The keys go to a question when it is asked: Tab to its buttons, Escape away from it.
+export function useKeys() {
+  const frame = useRef(null);
+  useEffect(() => frame.current.focus(), []);
+  return frame;
+}
 
 // `act` is awaited; what it refuses with is shown here, where it was asked for.
 export function Ask({ title, children, yes, kind = "", act, close, ready = true }) {
@@ -41,35 +57,37 @@ export function Ask({ title, children, yes, kind = "", act, close, ready = true 
 const STEPS_MAX = 10_000;
 const FAULTS_MAX = 100;
 
-// Do the same to all that fit a filter, by ChangeJobs, ChangeRuns and calls like them. The count is
-// asked first (`validateOnly`), and what was refused is listed.
-export function AskAll({ path, filter, change, title, what, yes, kind = "", body = {}, close, done, children }) {
+// Do the same to all that fit any of some filters, by ChangeJobs, ChangeRuns and calls like them. The
+// count is asked first (`validateOnly`), and what was refused is listed.
+export function AskAll({ path, filters, change, title, what, yes, kind = "", body = {}, close, done, children }) {
   const [state, setState] = useState({ plan: null, error: null, changed: 0, failures: [], failed: 0, stage: "counting" });
   const stop = useRef(false);
-  const whole = { namespace: namespace(), filter, ...(change ? { change } : {}), ...body };
+  const frame = useKeys();
+  const whole = { namespace: namespace(), ...(change ? { change } : {}), ...body };
   useEffect(() => {
-    post(path, { ...whole, validateOnly: true })
-      .then((plan) => setState((before) => ({ ...before, plan, stage: "asked" })))
+    Promise.all(filters.map((filter) => post(path, { ...whole, filter, validateOnly: true })))
+      .then((plans) => setState((before) => ({ ...before, plan: together(plans), stage: "asked" })))
       .catch((error) => setState((before) => ({ ...before, error, stage: "failed" })));
     return () => { stop.current = true; };
-  }, [path, filter, change, JSON.stringify(body)]);
+  }, [path, filters.join(), change, JSON.stringify(body)]);
 
   const run = async () => {
     let [token, changed, failed, failures] = ["", 0, 0, []];
+    const rest = [...filters];
     setState((before) => ({ ...before, stage: "running" }));
     try {
-      for (let step = 0; step < STEPS_MAX && !stop.current; step += 1) {
-        const answer = await post(path, { ...whole, pageToken: token });
+      for (let step = 0; step < STEPS_MAX && rest.length && !stop.current; step += 1) {
+        const answer = await post(path, { ...whole, filter: rest[0], pageToken: token });
         changed += Number(answer.changed ?? 0);
         failed += Number(answer.failed ?? 0);
         failures = [...failures, ...(answer.failures ?? [])].slice(0, FAULTS_MAX);
         token = answer.nextPageToken ?? "";
         setState((before) => ({ ...before, changed, failed, failures }));
-        if (!token) break;
+        if (!token) rest.shift();
       }
-      setState((before) => ({ ...before, stage: token ? "stopped" : "done" }));
+      setState((before) => ({ ...before, stage: rest.length ? "stopped" : "done" }));
       done?.();
-      if (!token && !failed) close();
+      if (!rest.length && !failed) close();
     } catch (error) {
       setState((before) => ({ ...before, error, stage: "failed" }));
     }
@@ -77,7 +95,7 @@ export function AskAll({ path, filter, change, title, what, yes, kind = "", body
 
   const { plan, stage } = state;
   const count = plan ? `${plan.matchedIsExact ? "" : "at least "}${many(plan.matched ?? 0, what)}` : "…";
-  return html`<div class="ask ${kind}" role="group" aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
+  return html`<div class="ask ${kind}" role="group" tabindex="-1" ref=${frame} aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
     <h2>${title}: ${count}</h2>
     ${children}
     ${plan?.sample?.length ? html`<ul>${plan.sample.map((name) => html`<li><span class="tag">${name}</span></li>`)}${Number(plan.matched) > plan.sample.length ? html`<li class="soft">and more</li>` : ""}</ul>` : ""}
@@ -100,6 +118,7 @@ const SHOWN_MAX = 20;
 export function AskEach({ ids, act, title, what, yes, kind = "", close, done, children }) {
   const [state, setState] = useState({ stage: "asked", changed: 0, failures: [] });
   const stop = useRef(false);
+  const frame = useKeys();
   useEffect(() => () => { stop.current = true; }, []);
   const run = async () => {
     const rest = [...ids];
@@ -124,7 +143,7 @@ export function AskEach({ ids, act, title, what, yes, kind = "", close, done, ch
     if (!failures.length) close();
   };
   const count = many(ids.length, what);
-  return html`<div class="ask ${kind}" role="group" aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
+  return html`<div class="ask ${kind}" role="group" tabindex="-1" ref=${frame} aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
     <h2>${title}: ${count}</h2>
     ${children}
     <ul>${ids.slice(0, SHOWN_MAX).map((id) => html`<li><span class="tag">${id}</span></li>`)}${ids.length > SHOWN_MAX ? html`<li class="soft">and more</li>` : ""}</ul>
@@ -136,8 +155,3 @@ export function AskEach({ ids, act, title, what, yes, kind = "", close, done, ch
     </div>
   </div>`;
 }
-
-// The filter that fits exactly what was picked.
-export const anyOf = (field, values) => [...values].map((value) => `${field}="${value}"`).join(" OR ");
-// A filter has at most so many conditions.
-export const PICKED_MAX = 50;

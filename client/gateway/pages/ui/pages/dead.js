@@ -7,7 +7,7 @@ import { useList } from "../lib/list.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
 import { ms } from "../lib/time.js";
-import { AskEach } from "../components/ask.js";
+import { AskEach, useAsking, useKeys } from "../components/ask.js";
 import { Button, Id, Time } from "../components/bits.js";
 import { Asked, Empty, Failed } from "../components/notes.js";
 import { filterOf, Search } from "../components/search.js";
@@ -92,7 +92,7 @@ const again = (id) => post(`/v1/deadLetters/${encodeURIComponent(id)}:requeue`, 
 function Runs() {
   const list = useList({ name: "dead", counts: true, ask: askRuns, idOf, change: changeOfRun, filter: byJob });
   const picked = usePicked(list.rows, idOf);
-  const [asking, setAsking] = useState(null);
+  const [asking, setAsking] = useAsking(list.q);
   const pickable = can("DeadLetterService/RequeueDeadLetter");
   const count = picked.ids.size;
   return html`
@@ -111,6 +111,7 @@ const STEPS_MAX = 1_000;
 function AskFit({ path, counted, filter, title, yes, past, kind = "", close, done, children }) {
   const [state, setState] = useState({ stage: "counting", plan: null, error: null, changed: 0, left: 0 });
   const stop = useRef(false);
+  const frame = useKeys();
   const put = (more) => setState((before) => ({ ...before, ...more }));
   useEffect(() => {
     planned(filter).then((plan) => put({ stage: "asked", plan }), (error) => put({ stage: "failed", error }));
@@ -140,7 +141,7 @@ function AskFit({ path, counted, filter, title, yes, past, kind = "", close, don
   const { stage, plan } = state;
   const count = plan ? `${plan.exact ? "" : "at least "}${many(plan.count, "dead letter")}` : "…";
   const ran = ["running", "done", "stopped"].includes(stage) || state.changed > 0;
-  return html`<div class="ask ${kind}" role="group" aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
+  return html`<div class="ask ${kind}" role="group" tabindex="-1" ref=${frame} aria-label=${title} onKeyDown=${(event) => event.key === "Escape" && close()}>
     <h2>${title}: ${count}</h2>
     ${children}
     ${plan?.until ? html`<p class="soft">Those that failed up to <${Time} at=${plan.until} as="clock" />. What fails later stays.</p>` : ""}
@@ -164,7 +165,7 @@ async function planned(filter) {
 
 export function Page() {
   const { q = "", view = "groups" } = useParams();
-  const [asking, setAsking] = useState(null);
+  const [asking, setAsking] = useAsking(q, view);
   const [turn, setTurn] = useState(0);
   const filter = byJob(q);
   const one = ACTS[asking?.act];

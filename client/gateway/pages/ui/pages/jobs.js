@@ -1,14 +1,15 @@
 // Jobs: search, what each does and when, how its last runs went; change many at once.
 import { read } from "../lib/api.js";
-import { html, useState } from "../lib/dom.js";
+import { html } from "../lib/dom.js";
 import { LAST, useOutcomes, useOutcomesAlive, useWords } from "../lib/facts.js";
 import { median, number, percent, words } from "../lib/format.js";
 import { useList } from "../lib/list.js";
+import { filtersOf } from "../lib/picked.js";
 import { link, namespace } from "../lib/route.js";
 import { can } from "../lib/session.js";
 import { action, queueOf, written, zoneOfJob } from "../lib/specs.js";
 import { length } from "../lib/time.js";
-import { anyOf, AskAll, PICKED_MAX } from "../components/ask.js";
+import { AskAll, useAsking } from "../components/ask.js";
 import { Button, Labels, Strip, Time } from "../components/bits.js";
 import { Empty } from "../components/notes.js";
 import { filterOf, Search } from "../components/search.js";
@@ -99,18 +100,17 @@ const CHANGES = {
 };
 
 function Actions({ list, picked }) {
-  const [asking, setAsking] = useState(null);
+  const [asking, setAsking] = useAsking(list.q);
   const count = picked.ids.size;
-  const begin = (change) => setAsking({ change, filter: count ? anyOf("name", picked.ids) : list.q });
+  const begin = (change) => setAsking({ change, filters: count ? filtersOf("name", picked.ids) : [list.q] });
   if (!can("JobService/ChangeJobs")) return "";
   const { word, says, kind } = CHANGES[asking?.change] ?? {};
   const about = count ? `${count} picked` : list.q ? "All that fit" : "";
   return html`
     ${count || (list.q && list.rows?.length) ? html`<div class="bar"><span class="soft">${about}:</span>
-      ${Object.entries(CHANGES).map(([change, one]) => html`<${Button} kind=${one.kind ?? ""} disabled=${count > PICKED_MAX} onClick=${() => begin(change)}>${one.word}…</${Button}>`)}
-      ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}
-      ${count > PICKED_MAX ? html`<span class="soft">At most ${PICKED_MAX} can be named at once; use a filter for more.</span>` : ""}</div>` : ""}
-    ${asking ? html`<${AskAll} key=${asking.change} path="/v1/jobs:change" filter=${asking.filter} change=${asking.change} what="job" title=${word} yes=${word} kind=${kind ?? ""}
+      ${Object.entries(CHANGES).map(([change, one]) => html`<${Button} kind=${one.kind ?? ""} onClick=${() => begin(change)}>${one.word}…</${Button}>`)}
+      ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}</div>` : ""}
+    ${asking ? html`<${AskAll} key=${`${asking.change} ${asking.filters}`} path="/v1/jobs:change" filters=${asking.filters} change=${asking.change} what="job" title=${word} yes=${word} kind=${kind ?? ""}
       close=${() => setAsking(null)} done=${() => (list.again(), picked.clear())}><p>${says}</p></${AskAll}>` : ""}`;
 }
 

@@ -4,10 +4,10 @@ import { html, useState } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 import { useList } from "../lib/list.js";
 import { usePolled } from "../lib/load.js";
-import { namespace, setParams } from "../lib/route.js";
+import { link, namespace, setParams } from "../lib/route.js";
 import { isUnderWay, RUN_FIELDS } from "../lib/runs.js";
 import { can } from "../lib/session.js";
-import { AskAll, AskEach } from "../components/ask.js";
+import { AskAll, AskEach, useAsking } from "../components/ask.js";
 import { Button } from "../components/bits.js";
 import { Text } from "../components/fields.js";
 import { Empty } from "../components/notes.js";
@@ -44,32 +44,41 @@ async function ask(page, signal) {
 
 const change = (event) => (event.run ? { id: event.run.id, row: event.run } : null);
 
+const hasFailed = (run) => run.state === "RUN_STATE_FAILED";
+const runPath = (id, verb) => `/v1/runs/${encodeURIComponent(id)}:${verb}`;
+// `fits`: the runs for which there is something to do. `path`: the call for one; without a change for
+// all that fit a filter, those that failed are dead letters and have a page of their own.
 const CHANGES = {
-  CHANGE_CANCEL: { word: "Cancel", kind: "bad", says: "Those that wait end at once; running ones are asked to stop and have 30 s." },
-  CHANGE_RETRY: { word: "Retry now", says: "Those that wait for their next attempt begin it now." },
-  CHANGE_TERMINATE: { word: "Terminate", kind: "bad", says: "Their leases end now; workers are not asked." },
+  CHANGE_CANCEL: { word: "Cancel", kind: "bad", fits: isUnderWay, path: (id) => runPath(id, "cancel"), says: "Those that wait end at once; running ones are asked to stop and have 30 s." },
+  CHANGE_RETRY: { word: "Retry now", fits: (run) => run.state === "RUN_STATE_RETRYING", path: (id) => runPath(id, "retry"), says: "Those that wait for their next attempt begin it now." },
+  CHANGE_TERMINATE: { word: "Terminate", kind: "bad", fits: (run) => run.state === "RUN_STATE_RUNNING", path: (id) => runPath(id, "terminate"), says: "Their leases end now; workers are not asked." },
+  REQUEUE: { word: "Run again", alone: true, fits: hasFailed, path: (id) => `/v1/deadLetters/${encodeURIComponent(id)}:requeue`, says: "They keep their ids and get fresh attempts, and do what their job says now." },
 };
-
-const path = (id, verb) => `/v1/runs/${encodeURIComponent(id)}:${verb}`;
-const CALLS = { CHANGE_CANCEL: "cancel", CHANGE_RETRY: "retry", CHANGE_TERMINATE: "terminate" };
+const may = (name) => can(name === "REQUEUE" ? "DeadLetterService/RequeueDeadLetter" : "RunService/ChangeRuns");
 
 // All that fit a filter are changed by one call; filters know no ids, so what was picked one by one.
+// Whoever is asked about stays the same when what is picked changes.
 function Actions({ list, picked }) {
-  const [asking, setAsking] = useState(null);
+  const [asking, setAsking] = useAsking(list.filter);
   const [reason, setReason] = useState("");
-  if (!can("RunService/ChangeRuns")) return "";
-  const { word, says, kind } = CHANGES[asking] ?? {};
   const count = picked.ids.size;
-  const body = asking === "CHANGE_RETRY" ? {} : { reason };
-  const common = { title: word, what: "run", yes: word, kind: kind ?? "", close: () => setAsking(null), done: () => (list.again(), picked.clear()) };
-  const inside = html`<p>${says} Only runs under way are changed.</p>${asking === "CHANGE_RETRY" ? "" : html`<${Text} label="Reason, for people" value=${reason} put=${setReason} />`}`;
-  const each = (id) => post(path(id, CALLS[asking]), { namespace: namespace(), ...body });
+  const rows = (list.rows ?? []).filter((run) => !count || picked.ids.has(run.id));
+  const offered = count || list.filter ? Object.entries(CHANGES).filter(([name, one]) => may(name) && (count || !one.alone) && rows.some(one.fits)) : [];
+  const again = !count && list.filter && rows.some(hasFailed) && can("DeadLetterService/ListDeadLetters");
+  const begin = (name, one) => setAsking({ name, ids: count ? rows.filter(one.fits).map(idOf) : null });
+  const { word, says, kind = "", path } = CHANGES[asking?.name] ?? {};
+  const asksWhy = kind === "bad";
+  const body = asksWhy ? { reason } : {};
+  const common = { title: word, what: "run", yes: word, kind, close: () => setAsking(null), done: () => (list.again(), picked.clear()) };
+  const inside = html`<p>${says}</p>${asksWhy ? html`<${Text} label="Reason, for people" value=${reason} put=${setReason} />` : ""}`;
+  const each = (id) => post(path(id), { namespace: namespace(), ...body });
   return html`
-    ${count || (list.filter && list.rows?.some(isUnderWay)) ? html`<div class="bar"><span class="soft">${count ? `${count} picked` : "All that fit"}:</span>
-      ${Object.entries(CHANGES).map(([name, one]) => html`<${Button} kind=${one.kind ?? ""} onClick=${() => setAsking(name)}>${one.word}…</${Button}>`)}
+    ${count || offered.length || again ? html`<div class="bar"><span class="soft">${count ? `${count} picked` : "All that fit"}:</span>
+      ${offered.map(([name, one]) => html`<${Button} kind=${one.kind ?? ""} onClick=${() => begin(name, one)}>${one.word}…</${Button}>`)}
+      ${again ? html`<a class="button" href=${link("/dead", { view: "runs", q: list.filter })}>To the dead letters</a>` : ""}
       ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}</div>` : ""}
-    ${asking && count ? html`<${AskEach} key=${asking} ids=${[...picked.ids]} act=${each} ...${common}>${inside}</${AskEach}>` : ""}
-    ${asking && !count ? html`<${AskAll} key=${asking} path="/v1/runs:change" filter=${list.filter} change=${asking} body=${body} ...${common}>${inside}</${AskAll}>` : ""}`;
+    ${asking?.ids ? html`<${AskEach} key=${`${asking.name} ${asking.ids}`} ids=${asking.ids} act=${each} ...${common}>${inside}</${AskEach}>` : ""}
+    ${asking && !asking.ids ? html`<${AskAll} key=${asking.name} path="/v1/runs:change" filters=${[list.filter]} change=${asking.name} body=${body} ...${common}>${inside}</${AskAll}>` : ""}`;
 }
 
 export function Page() {
@@ -77,7 +86,7 @@ export function Page() {
   const picked = usePicked(list.rows, idOf);
   const usage = usePolled((signal) => read(`/v1/namespaces/${encodeURIComponent(namespace() || "default")}`, {}, { signal }), namespace(), COUNTS_MS);
   const columns = columnsFor(filterOf(list.q, "job"));
-  const mayChange = can("RunService/ChangeRuns");
+  const mayChange = Object.keys(CHANGES).some(may);
   return html`<div class="page">
     <div class="page-head"><h1>Runs</h1></div>
     <div class="bar"><${Search} value=${list.q} put=${list.setFilter} fields=${RUN_FIELDS} placeholder="words of the job, or kind=Timeout" label="Filter runs" />
