@@ -67,6 +67,10 @@ def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) ->
     return Obstacle(kind=kind, message=message, until=timestamp(until_ms) if until_ms else None)
 
 
+def _leased(count: int, about: str) -> str:
+    return f"1 run {about} is leased" if count == 1 else f"{count} runs {about} are leased"
+
+
 def _of_run(view: View, run: Run, workers: Workers) -> Obstacles:
     record = run.record
     if record.ended_at_ms:
@@ -126,9 +130,7 @@ def _slots(view: View, run: Run) -> Obstacles:
     if run.record.parking == RunRecord.PARKING_JOB or (
         limit.job and run.job.state.running >= limit.job
     ):
-        message = (
-            f"{run.job.state.running} runs of the job are leased, and its limit is {limit.job}"
-        )
+        message = f"{_leased(run.job.state.running, 'of the job')}, and its limit is {limit.job}"
         yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
     parked = run.record.parking == RunRecord.PARKING_KEY
     key = run.record.limit_key if parked else concurrency_key.of(view, run)
@@ -140,7 +142,8 @@ def _slots(view: View, run: Run) -> Obstacles:
             holds = f"the limit is {most}" if most else "there is no limit by now"
             if not 0 < most <= running:
                 holds += "; it goes on when one of these ends"
-            message = f"{running} runs with the key '{key}' are leased, and {holds}"
+            about = f"with the key '{key}'"
+            message = f"{_leased(running, about)}, and {holds}"
             yield _obstacle(Obstacle.KIND_KEY_LIMIT, message)
 
 
@@ -151,7 +154,7 @@ def _queue(view: View, lane: LaneRecord) -> Obstacles:
         why = f" ({queue.pause_reason})" if queue.pause_reason else ""
         yield _obstacle(Obstacle.KIND_QUEUE_PAUSED, f"{name} is paused{why}; resume it")
     if queue.concurrency and queue.leased >= queue.concurrency:
-        message = f"{queue.leased} runs of {name} are leased, and its limit is {queue.concurrency}"
+        message = f"{_leased(queue.leased, f'of {name}')}, and its limit is {queue.concurrency}"
         yield _obstacle(Obstacle.KIND_QUEUE_LIMIT, message)
     if queue.rate:
         present = copy(queue)
@@ -166,10 +169,8 @@ def _namespace(view: View, job: Job) -> Obstacles:
     quota = namespaces.quota(view, job.definition.namespace).leases
     usage = view.get(keys.usage(keys.namespace_of(job.jid)), UsageRecord)
     if quota and usage is not None and usage.leased >= quota:
-        message = (
-            f"{usage.leased} runs of the namespace '{job.definition.namespace}' are leased, and "
-            f"its quota is {quota}"
-        )
+        about = f"of the namespace '{job.definition.namespace}'"
+        message = f"{_leased(usage.leased, about)}, and its quota is {quota}"
         yield _obstacle(Obstacle.KIND_NAMESPACE_LIMIT, message)
 
 

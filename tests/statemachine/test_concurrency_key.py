@@ -227,7 +227,7 @@ def test_explain_and_the_run_show_the_key(machine: Machine) -> None:
 
     found = ask(machine, run_pb2.ExplainRunRequest(run=waiting), run_pb2.Explanation)
 
-    assert "1 runs with the key 'payload.customer=acme' are leased" in found.summary
+    assert "1 run with the key 'payload.customer=acme' is leased" in found.summary
     shown = ask(machine, run_pb2.GetRunRequest(run=lease.run), run_pb2.Run)
     assert shown.concurrency_key == "payload.customer=acme"
 

@@ -140,9 +140,10 @@ def test_limits_of_job_key_queue_and_namespace_are_named(machine: Machine) -> No
     run = machine.trigger("a").id
     machine.grant("w1", 1)
 
-    found = kinds(of_run(machine, run, IDLE))
+    found = of_run(machine, run, IDLE)
 
-    assert found == ["JOB_LIMIT", "KEY_LIMIT", "QUEUE_LIMIT", "NAMESPACE_LIMIT"]
+    assert kinds(found) == ["JOB_LIMIT", "KEY_LIMIT", "QUEUE_LIMIT", "NAMESPACE_LIMIT"]
+    assert all(one.message.startswith("1 run ") for one in found.obstacles)
 
 
 def test_a_run_that_was_parked_says_for_which_slot_it_waits(machine: Machine) -> None:
