@@ -11,6 +11,7 @@ const { Tally, WINDOW_MS } = await part("tally.js");
 const { conditionOf, conditionWords, formOf, linesOf, rulesOf } = await part("kept.js");
 const { newest } = await part("past.js");
 const { filtersOf, together } = await part("picked.js");
+const { byJob } = await part("overview.js");
 const { merged, runMark } = await part("timeline.js");
 const SIZES = { width: 160, height: 32, across: 60, gap: 12 };
 
@@ -44,6 +45,12 @@ const tests = {
       }
     }
     assert.deepEqual(filtersOf("name", new Set()), []);
+  },
+  "runs that wait are one line for each job, by the one that has waited longest"() {
+    const run = (job, minute) => ({ job, dueTime: `2026-11-20T10:${minute}:00Z` });
+    const lines = byJob([run("a", "05"), run("b", "02"), run("a", "01"), run("a", "03")]);
+    assert.deepEqual(lines.map(({ run: { job, dueTime }, more }) => [job, dueTime.slice(14, 16), more]), [["a", "01", 2], ["b", "02", 0]]);
+    assert.deepEqual(byJob([]), []);
   },
   "the plans of several filters are one"() {
     const plans = [{ matched: "40", matchedIsExact: true, sample: ["a"] }, { matched: "2", failed: "1", failures: [{ name: "b" }] }];

@@ -94,6 +94,34 @@ def test_what_is_asked_is_about_what_was_picked(browser: Browser, stand: Stand) 
         assert client.dead.count(f"job={names[1]}").number == 1
 
 
+def test_what_is_not_known_is_no_good_news(browser: Browser, stand: Stand) -> None:
+    """There was a green tick before anything was read, and one for times whose run only waits."""
+    with Tab(browser, stand.url) as tab:
+        held: list[Browser] = []
+        for path in ("deadLetters", "events"):
+            tab.page.route(f"**/v1/{path}?**", lambda route: held.append(route))
+        tab.page.goto(stand.url)
+        last = tab.page.locator('[aria-label="Last"]')
+        last.get_by_text("Looking…").wait_for()
+        head = tab.page.locator("main h1")
+        assert (head.inner_text().strip(), head.locator(".is-ok").count()) == ("Looking…", 0)
+        tab.page.unroute_all()  # What was held goes on.
+        tab.until(30, "() => !document.querySelector('main h1').innerText.includes('Looking')")
+        tab.page.keyboard.press("Control+K")
+        tab.page.locator("dialog input").fill("night")
+        tab.page.keyboard.press("Escape")
+        tab.page.locator("dialog").wait_for(state="detached")
+        tab.open("/jobs/hello")
+        ledger = tab.page.locator('[aria-label="Ledger"]')
+        ledger.get_by_text("became a run").first.wait_for()
+        assert ledger.locator(".strip .is-ok").count() == 0
+        tab.open("/runs?q=state%3DSUCCEEDED+AND+job%3Dnightly")
+        tab.until(30, "() => document.querySelector('.table-foot')?.innerText.includes('shown')")
+        # All of them are here, so no other number stands beside it.
+        assert " of " not in tab.text(".table-foot")
+        assert tab.wrong() == []
+
+
 def test_a_queue_is_paused_with_a_reason_and_resumed(browser: Browser, stand: Stand) -> None:
     with Tab(browser, stand.url) as tab, stand.cluster.client() as client:
         tab.open("/queues/default")

@@ -55,6 +55,7 @@ export function Palette({ close }) {
     if (event.key === "ArrowDown") setAt((at + 1) % offered.length);
     else if (event.key === "ArrowUp") setAt((at + offered.length - 1) % offered.length);
     else if (event.key === "Enter") take(offered[at]);
+    else if (event.key === "Escape") close(); // A browser would empty the box first.
     else return;
     event.preventDefault();
     list.current?.children[at]?.scrollIntoView({ block: "nearest" });

@@ -21,7 +21,7 @@ const STATES = {
   RUNNING: ["dot", "run"], SUCCEEDED: ["check", "ok"], FAILED: ["cross", "bad"], RETRYING: ["again", "warn"],
   PENDING: ["ring", "wait"], SKIPPED: ["dash", "wait"], CANCELLED: ["square", "off"], WARNING: ["triangle", "warn", "with a warning"],
   ACTIVE: ["dot", "ok"], PAUSED: ["pause", "warn"], FINISHED: ["flag", "wait"], DELETING: ["square", "off"], BROKEN: ["cross", "bad"],
-  RAN: ["check", "ok"], LATE: ["triangle", "warn"], MISSED: ["cross", "bad"], COALESCED: ["dash", "wait"], REPLACED: ["square", "off"],
+  RAN: ["check", "run", "became a run"], LATE: ["triangle", "warn"], MISSED: ["cross", "bad"], COALESCED: ["dash", "wait"], REPLACED: ["square", "off"],
   SKIPPED_OVERLAP: ["dash", "wait"], SKIPPED_CALENDAR: ["dash", "off"], SKIPPED_MANUALLY: ["dash", "off"],
   SKIPPED_DEADLINE: ["triangle", "warn"], SKIPPED_QUOTA: ["triangle", "warn"], TRIGGERED: ["check", "run"],
   LAPSED: ["cross", "warn"], TIMED_OUT: ["cross", "bad"], RELEASED: ["dash", "wait"], NONE: ["ring", "wait"],

@@ -108,7 +108,7 @@ export function List({ list, columns, idOf, picked, open, label, none }) {
       : begun ? html`<${Empty} title="The end of the list"><p>Nothing stands behind this.</p></${Empty}>`
       : none}
     <div class="table-foot">
-      <span>${list.rows.length ? `${number(list.rows.length)} shown` : ""}${list.count !== undefined ? ` of ${number(list.count)}${list.exact ? "" : "+"}` : ""}</span>
+      <span>${list.rows.length ? `${number(list.rows.length)} shown` : ""}${(list.next || begun) && list.count > list.rows.length ? ` of ${number(list.count)}${list.exact ? "" : "+"}` : ""}</span>
       ${begun ? html`<${Button} onClick=${list.first}>First page</${Button}>` : ""}
       ${list.next ? html`<${Button} onClick=${list.older}>${list.rows.length ? "Next page" : "Look further"}</${Button}>` : ""}
       ${list.next || list.size !== PAGE_SIZES[0] ? html`<label class="bar">Rows <select value=${list.size} onChange=${(event) => list.setSize(Number(event.target.value))}>

@@ -160,19 +160,20 @@ const LOOKS = [[4, 100], [40, 300], [400, 1_000]];
 const keyOf = (event) => `${event.revision?.change}.${event.revision?.position ?? 0}`;
 export const shown = (events) => events.filter((event) => KINDS.has(event.kind));
 
-// {events, many}: at most `most`, and whether they come too fast to be listed one by one.
+// {events, many, known}: at most `most`, whether they come too fast to be listed one by one, and
+// whether what was before is there.
 export function useHappened(most) {
-  const [state, setState] = useState({ events: [], many: false });
-  const add = (fresh, many) => setState((old) => {
+  const [state, setState] = useState({ events: [], many: false, known: false });
+  const add = (fresh, many, before) => setState((old) => {
     const known = new Set(old.events.map(keyOf));
     const kept = [...shown(fresh).filter((event) => !known.has(keyOf(event))).reverse(), ...old.events].slice(0, most);
-    return { events: kept, many };
+    return { events: kept, many, known: old.known || Boolean(before) };
   });
   useEffect(() => {
     const abort = new AbortController();
-    setState({ events: [], many: false });
+    setState({ events: [], many: false, known: false });
     const before = askNewest(LOOKS, (events) => shown(events).length >= most, { signal: abort.signal });
-    before.then((events) => add(events, false), () => add([], false)); // What comes is shown all the same.
+    before.then((events) => add(events, false, true), () => abort.signal.aborted || add([], false, true)); // What comes is shown all the same.
     return () => abort.abort();
   }, [namespace()]);
   useLive((message) => (message.events ? add(message.events, false) : setState((old) => ({ ...old, many: Boolean(message.many) }))), namespace());
@@ -185,6 +186,7 @@ export function useHappened(most) {
 export const STALE = { consistency: "CONSISTENCY_STALE" };
 const DEAD_MAX = 200;
 const FEW = 5;
+const WAITS_MAX = 50;
 const WAITS_MS = 60_000;
 const RECENT_MS = 3_600_000;
 const STEP_MS = 10_000;
@@ -202,6 +204,20 @@ export function grouped(runs) {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
+// Those that wait, a line for each job: the run that has waited longest, and how many more there are.
+export function byJob(runs) {
+  const jobs = new Map();
+  for (const run of runs) {
+    const one = jobs.get(run.job);
+    if (!one) jobs.set(run.job, { run, more: 0 });
+    else jobs.set(run.job, { run: ms(run.dueTime) < ms(one.run.dueTime) ? run : one.run, more: one.more + 1 });
+  }
+  return [...jobs.values()];
+}
+
+// The first few lines, and one for all others: `rest(how many)`.
+const few = (lines, rest) => (lines.length > FEW ? [...lines.slice(0, FEW), { ...rest(lines.length - FEW), count: lines.length - FEW }] : lines);
+
 export async function troubles(signal) {
   // What the node at hand knows is new enough, and keeps the leader free.
   const about = { namespace: namespace(), read: STALE };
@@ -212,24 +228,27 @@ export async function troubles(signal) {
   const ask = (call, path, query) => (can(call) ? read(path, query, { signal }) : {});
   const [dead, waiting, broken, alerts, own] = await Promise.all([
     ask("DeadLetterService/ListDeadLetters", "/v1/deadLetters", { ...about, filter: `end_time>${since(RECENT_MS)}`, pageSize: DEAD_MAX }),
-    ask("RunService/ListRuns", "/v1/runs", { ...about, filter: `state=PENDING AND due_time<${since(WAITS_MS)}`, pageSize: FEW }),
+    ask("RunService/ListRuns", "/v1/runs", { ...about, filter: `state=PENDING AND due_time<${since(WAITS_MS)}`, pageSize: WAITS_MAX }),
     anyBroken ? ask("JobService/ListJobs", "/v1/jobs", { ...about, filter: "state=BROKEN", pageSize: FEW }) : {},
     can("AlertService/ListAlerts", "") ? read("/v1/alerts", { read: STALE }, { signal }) : {},
     ask("AlertService/ListAlerts", "/v1/alerts", { ...about, namespace: namespace() || "default" }),
   ]);
-  const reasons = await Promise.all((waiting.runs ?? []).map(waitsFor));
+  const waits = byJob(waiting.runs ?? []);
+  const reasons = await Promise.all(waits.slice(0, FEW).map(({ run }) => waitsFor(run)));
+  const least = (found) => (found.nextPageToken ? "at least " : "");
   const slow = (pulse.get().cluster?.nodes ?? []).filter((node) => durationMs(node.slowestSync) >= SLOW_SYNC_MS);
   const raised = [...(alerts.alerts ?? []), ...(own.alerts ?? [])].filter((alert) => alert.raisedTime);
   return [
     ...raised.map((alert) => ({ state: "FIRING", title: alert.name, text: `alert: ${conditionWords(alert.condition)}`, at: alert.raisedTime, href: link(["/settings", "alerts"]) })),
     ...(broken.jobs ?? []).map((job) => ({ state: "BROKEN", title: job.name, text: `set aside: ${job.status?.brokenReason ?? ""}`, at: job.status?.brokenTime, href: link(["/jobs", job.name]) })),
-    ...grouped(dead.runs ?? []).slice(0, FEW).map((group) => ({
+    ...few(grouped(dead.runs ?? []).map((group) => ({
       state: "FAILED", title: group.job, text: `${many(group.count, "run")} failed within the hour${group.kind ? `: ${group.kind}` : ""}`, at: group.last,
       href: link("/dead", { view: "runs", q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
-    })),
-    ...(waiting.runs ?? []).map((run, at) => ({
-      state: "PENDING", title: run.job, text: reasons[at] || (run.held ? "is held back" : "waits for a worker"), at: run.dueTime, href: link(["/runs", run.id]),
-    })),
+    })), (more) => ({ state: "FAILED", title: `${least(dead)}${many(more, "more job")}`, text: "failed within the hour", href: link("/dead") })),
+    ...few(waits.map(({ run, more }, at) => ({
+      state: "PENDING", title: run.job, at: run.dueTime, href: link(["/runs", run.id]),
+      text: `${reasons[at] || (run.held ? "is held back" : "waits for a worker")}${more ? ` (and ${many(more, "more run")})` : ""}`,
+    })), (more) => ({ state: "PENDING", title: `${least(waiting)}${many(more, "more job")}`, text: "with runs that wait", href: link("/runs", { q: "state=PENDING" }) })),
     ...slow.map((node) => ({ state: "WARNING", title: node.name, text: `its disk took ${length(durationMs(node.slowestSync))} for one write within the last minute`, href: link("/cluster") })),
   ];
 }

@@ -43,6 +43,7 @@ function Figures() {
   const { size, drawn: whole } = SPANS[span] ?? SPANS[""];
   const { figures, error } = useFigures(span);
   const last = latest(figures, size);
+  const stands = useStore(pulse, ({ cluster }) => Boolean(cluster) && !cluster.leader);
   const drawn = thinned(figures, size, whole, POINTS);
   const of = (...names) => columnsOf(drawn.figures, names, drawn.size);
   const none = error ? error.message : "asking…";
@@ -51,7 +52,7 @@ function Figures() {
   return html`
     ${error ? html`<p class="is-warn small">No new figures: ${error.message} These end at ${clockTime(last.time)}.</p>` : ""}
     <div class="cards">
-      <${Card} title="Firing" figure=${rate(last.fired)} unit="a second" more=${`${rate(last.started)} started, ${rate(last.failed)} failed`}>
+      <${Card} title="Firing" figure=${stands ? "–" : rate(last.fired)} unit=${stands ? "" : "a second"} more=${stands ? "nothing, since no node leads" : `${rate(last.started)} started, ${rate(last.failed)} failed`}>
         <${Plot} label="Rates" height=${110} unit=${shortRate} data=${of("fired", "ended", "failed")} series=${[{ label: "fired", tone: "run", fill: true }, { label: "ended", tone: "ok" }, { label: "failed", tone: "bad" }]} /></${Card}>
       <${Card} title="Lateness" figure=${last.p50 === null ? "–" : length(last.p50)} unit="median" more=${last.p99 === null ? "nothing started lately" : `${length(last.p99)} for 99 of 100`}>
         <${Plot} label="Lateness" height=${110} unit=${(value) => length(value)} data=${of("p50", "p99")} series=${[{ label: "median", tone: "run" }, { label: "99 of 100", tone: "warn" }]} /></${Card}>
@@ -97,7 +98,7 @@ function Ahead() {
 }
 
 function Trouble({ one }) {
-  return html`<li><${Shape} state=${one.state} /><a class="grow" href=${one.href} title=${one.text}><strong>${one.title}</strong> <span class="soft">${one.text}</span></a><span class="soft nowrap"><${Time} at=${one.at} /></span></li>`;
+  return html`<li><${Shape} state=${one.state} /><a class="grow" href=${one.href} title=${one.text}><strong>${one.title}</strong> <span class="soft">${one.text}</span></a><span class="soft nowrap">${one.at ? html`<${Time} at=${one.at} />` : ""}</span></li>`;
 }
 
 const TITLES = { RUN_RETRYING: "RETRYING", RUN_SUCCEEDED: "SUCCEEDED", RUN_FAILED: "FAILED", RUN_CANCELLED: "CANCELLED", RUN_SKIPPED: "SKIPPED", RUN_REQUEUED: "PENDING", ALERT_RAISED: "FIRING", ALERT_CLEARED: "QUIET", JOB_PAUSED: "PAUSED", JOB_RESUMED: "ACTIVE", JOB_BROKEN: "BROKEN", JOB_REPAIRED: "ACTIVE", JOB_FINISHED: "FINISHED", FLOW_STUCK: "WARNING" };
@@ -118,9 +119,9 @@ function Headline({ found }) {
   const { cluster, unreachable } = useStore(pulse);
   const problems = cluster?.problems ?? [];
   const bad = unreachable || (cluster && !cluster.leader);
-  const count = (found ?? []).length + problems.length;
+  const count = (found ?? []).reduce((sum, one) => sum + (one.count ?? 1), problems.length);
   const title = bad ? "The cluster cannot work now" : count ? `${many(count, "thing")} ${count === 1 ? "needs" : "need"} a look` : found ? "All is well" : "Looking…";
-  return html`<h1><${Shape} state=${bad ? "FAILED" : count ? "WARNING" : "SUCCEEDED"} /> ${title}</h1>`;
+  return html`<h1><${Shape} state=${bad ? "FAILED" : count ? "WARNING" : found ? "SUCCEEDED" : "PENDING"} /> ${title}</h1>`;
 }
 
 export function Page() {
@@ -136,7 +137,7 @@ export function Page() {
     return () => clearInterval(timer);
   }, [namespace()]);
   const problems = useStore(pulse, (one) => one.cluster?.problems) ?? NONE;
-  const { events, many: tooMany } = useHappened(HAPPENED);
+  const { events, many: tooMany, known } = useHappened(HAPPENED);
   const jobs = useAsked((signal) => read("/v1/jobs", { namespace: namespace(), pageSize: 1 }, { signal }), namespace());
   return html`<div class="page">
     <div class="page-head"><${Headline} found=${asked.data?.list} /><span class="grow"></span>
@@ -148,7 +149,7 @@ export function Page() {
       <section class="card" aria-label="Needs a look"><header><h2>Needs a look</h2></header>
         <${Asked} asked=${asked} what="list" rows=${4}>${({ list }) => (list.length || problems.length ? html`<ul class="lines">${problems.map((text) => html`<li key=${text}><${Shape} state="WARNING" /><a class="grow" href=${link("/cluster")}>${text}</a></li>`)}${list.map((one, at) => html`<${Trouble} key=${at} one=${one} />`)}</ul>` : html`<p class="soft">Nothing: no alert, no failed run within the hour, nothing that waits for more than a minute, no job set aside.</p>`)}</${Asked}></section>
       <section class="card" aria-label="Last"><header><h2>Last</h2><span class="grow"></span>${tooMany ? html`<span>more happens than can be listed</span>` : ""}</header>
-        ${events.length ? html`<ul class="lines events">${events.map((event) => html`<${Event} key=${`${event.revision?.change}.${event.revision?.position}`} event=${event} />`)}</ul>` : html`<p class="soft">Nothing happened lately. What happens comes here at once.</p>`}</section>
+        ${events.length ? html`<ul class="lines events">${events.map((event) => html`<${Event} key=${`${event.revision?.change}.${event.revision?.position}`} event=${event} />`)}</ul>` : html`<p class="soft">${known ? "Nothing happened lately. What happens comes here at once." : "Looking…"}</p>`}</section>
     </div>
   </div>`;
 }

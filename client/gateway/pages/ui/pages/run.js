@@ -55,7 +55,7 @@ function Bytes({ payload, empty }) {
 function Failure({ run }) {
   const { kind, message, trace } = run.error ?? {};
   if (!run.error) return "";
-  return html`<div class="note" data-is=${run.state === "RUN_STATE_FAILED" ? "bad" : "warn"}><h2>${kind || "It did not succeed"}</h2><p>${message}</p>
+  return html`<div class="note" data-is=${run.state === "RUN_STATE_FAILED" ? "bad" : "warn"}><h2>${isUnderWay(run) ? "An earlier try: " : ""}${kind || "it did not succeed"}</h2><p>${message}</p>
     ${trace ? html`<pre class="text" tabindex="0">${trace}</pre><${Copy} text=${trace} kind="soft small">copy</${Copy}>` : ""}</div>`;
 }
 
@@ -103,7 +103,7 @@ function Inside({ run }) {
   return html`<div class="card"><nav class="tabs" aria-label="Parts of the run">${TABS.filter(([name]) => name !== "upstream" || (run.upstream ?? []).length).map(([name, word]) => html`<a href=${link(["/runs", run.id], { tab: name === "result" ? "" : name })} aria-current=${tab === name ? "page" : undefined}>${word}${name === "log" && run.state === "RUN_STATE_RUNNING" ? " (live)" : ""}</a>`)}</nav>
     ${tab === "result" ? html`<${Bytes} payload=${run.result} empty=${isUnderWay(run) ? "It has not ended." : "It returned nothing."} />` : ""}
     ${tab === "payload" ? html`<${Bytes} payload=${run.payload} empty="The job's own payload; see its spec." />` : ""}
-    ${tab === "log" ? (log ? html`<${Log} text=${log} />` : html`<p class="soft">Its handler has logged nothing.</p>`) : ""}
+    ${tab === "log" ? (log ? html`<${Log} text=${log} />` : html`<p class="soft">${isUnderWay(run) ? "Nothing has come yet: what its handler logs is sent with its progress and its checkpoints, and at its end." : "Its handler has logged nothing."}</p>`) : ""}
     ${tab === "upstream" ? html`<ul class="lines">${(run.upstream ?? []).map((one) => html`<li><${State} state=${one.state} /><a class="grow" href=${link(["/runs", one.run])}>${one.job}</a><code>${payloadText(one.result).text.slice(0, 200)}</code></li>`)}</ul>` : ""}
   </div>`;
 }
