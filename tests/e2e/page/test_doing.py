@@ -92,6 +92,12 @@ def test_what_is_asked_is_about_what_was_picked(browser: Browser, stand: Stand) 
         tab.page.keyboard.press("Enter")
         asked.wait_for(state="detached")
         assert client.dead.count(f"job={names[1]}").number == 1
+        tab.page.get_by_role("button", name="Last hour").click()
+        tab.page.get_by_role("button", name="Run all that fit again…").click()
+        asked.get_by_role("button", name="Run again 1 dead letter").wait_for()
+        assert "end_time>" in asked.inner_text()
+        tab.page.get_by_role("link", name="One by one").click()
+        tab.until(30, f"() => document.querySelector('tbody')?.innerText.includes('{names[1]}')")
 
 
 def test_what_is_not_known_is_no_good_news(browser: Browser, stand: Stand) -> None:

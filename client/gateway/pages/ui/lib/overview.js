@@ -243,8 +243,8 @@ export async function troubles(signal) {
     ...(broken.jobs ?? []).map((job) => ({ state: "BROKEN", title: job.name, text: `set aside: ${job.status?.brokenReason ?? ""}`, at: job.status?.brokenTime, href: link(["/jobs", job.name]) })),
     ...few(grouped(dead.runs ?? []).map((group) => ({
       state: "FAILED", title: group.job, text: `${many(group.count, "run")} failed within the hour${group.kind ? `: ${group.kind}` : ""}`, at: group.last,
-      href: link("/dead", { view: "runs", q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
-    })), (more) => ({ state: "FAILED", title: `${least(dead)}${many(more, "more job")}`, text: "failed within the hour", href: link("/dead") })),
+      href: link("/dead", { view: "runs", since: "1h", q: group.kind ? `job="${group.job}" AND kind="${group.kind}"` : `job="${group.job}"` }),
+    })), (more) => ({ state: "FAILED", title: `${least(dead)}${many(more, "more job")}`, text: "failed within the hour", href: link("/dead", { since: "1h" }) })),
     ...few(waits.map(({ run, more }, at) => ({
       state: "PENDING", title: run.job, at: run.dueTime, href: link(["/runs", run.id]),
       text: `${reasons[at] || (run.held ? "is held back" : "waits for a worker")}${more ? ` (and ${many(more, "more run")})` : ""}`,

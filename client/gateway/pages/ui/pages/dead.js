@@ -6,7 +6,7 @@ import { many, number } from "../lib/format.js";
 import { useList } from "../lib/list.js";
 import { link, namespace, setParams, useParams } from "../lib/route.js";
 import { can } from "../lib/session.js";
-import { ms } from "../lib/time.js";
+import { ms, now } from "../lib/time.js";
 import { AskEach, useAsking, useKeys } from "../components/ask.js";
 import { Button, Id, Time } from "../components/bits.js";
 import { Asked, Empty, Failed } from "../components/notes.js";
@@ -38,7 +38,8 @@ const idOf = (run) => run.id;
 const byJob = (text) => filterOf(text, "job");
 
 function GroupName({ group }) {
-  const to = link("/dead", { view: "runs", q: filterOfGroup(group) });
+  const { since } = useParams();
+  const to = link("/dead", { view: "runs", q: filterOfGroup(group), since });
   return html`<a class="key" href=${to}>${group.job}</a>`;
 }
 
@@ -51,16 +52,20 @@ const groupColumns = (ask, filter) => [
   { name: "queue", title: "Queue", lesser: true, cell: (group) => [...group.queues].slice(0, 3).join(", ") },
   { name: "acts", title: "", num: true, lesser: true, cell: (group) => actable(group) && html`<span class="bar tight">${Object.entries(ACTS).map(([act, one]) => may(act) && html`<${Button} kind=${one.kind} onClick=${() => ask({ act, filter: joined(filter, filterOfGroup(group)) })}>${one.word}…</${Button}>`)}</span>` },
 ];
-const joined = (one, other) => (one ? `(${one}) AND ${other}` : other);
+const joined = (one, other) => (one && other ? `(${one}) AND ${other}` : one || other);
+const SINCE = { "": { word: "Any time" }, "1h": { word: "Last hour", size: 3_600_000 }, "24h": { word: "Last day", size: 86_400_000 } };
+// From when on, as a filter; counted from when it was chosen, so that the list is the same list.
+const useSince = (since) => useMemo(() => (SINCE[since]?.size ? `end_time>${new Date(now() - SINCE[since].size).toISOString()}` : ""), [since]);
 
 function Groups({ filter, ask }) {
+  const { since } = useParams();
   const asked = useNewest(filter);
   const grouped = useMemo(() => groups(asked.data?.runs ?? []), [asked.data]);
   const columns = groupColumns(ask, filter);
   return html`<${Asked} asked=${asked} what="list dead letters" rows=${6}>${(data) => html`
     ${data.more ? html`<p class="is-warn">${number(data.total)} lie here, and the newest ${number(data.runs.length)} are counted: a group may have more, and older groups are not listed. What is done to a group is done to all of it; a filter finds the others.</p>` : ""}
-    ${grouped.length ? html`<${Table} columns=${columns} rows=${grouped} idOf=${(group) => group.key} label="Dead letters by job and error" open=${(group) => link("/dead", { view: "runs", q: filterOfGroup(group) })} />`
-      : filter ? html`<${Empty} title="Nothing fits"><p>No dead letter fits <code>${filter}</code>.</p><${Button} onClick=${() => setParams({ q: "" })}>Show all</${Button}></${Empty}>`
+    ${grouped.length ? html`<${Table} columns=${columns} rows=${grouped} idOf=${(group) => group.key} label="Dead letters by job and error" open=${(group) => link("/dead", { view: "runs", q: filterOfGroup(group), since })} />`
+      : filter ? html`<${Empty} title="Nothing fits"><p>No dead letter fits <code>${filter}</code>.</p><${Button} onClick=${() => setParams({ q: "", since: "" })}>Show all</${Button}></${Empty}>`
       : html`<${NoneYet} />`}
     <div class="table-foot"><span>${grouped.length ? `${many(grouped.length, "group")} of ${many(data.runs.length, "dead letter")}${data.more ? `, the newest of ${number(data.total)}` : ""}` : ""}</span></div>`}
   </${Asked}>`;
@@ -89,8 +94,8 @@ const changeOfRun = (event) => (["EVENT_KIND_RUN_FAILED", "EVENT_KIND_RUN_REQUEU
 
 const again = (id) => post(`/v1/deadLetters/${encodeURIComponent(id)}:requeue`, { namespace: namespace() });
 
-function Runs() {
-  const list = useList({ name: "dead", counts: true, ask: askRuns, idOf, change: changeOfRun, filter: byJob });
+function Runs({ from }) {
+  const list = useList({ name: `dead ${from}`, counts: true, ask: askRuns, idOf, change: changeOfRun, filter: (text) => joined(byJob(text), from) });
   const picked = usePicked(list.rows, idOf);
   const [asking, setAsking] = useAsking(list.q);
   const pickable = can("DeadLetterService/RequeueDeadLetter");
@@ -99,7 +104,7 @@ function Runs() {
     ${count ? html`<div class="bar"><span class="soft">${count} picked:</span><${Button} onClick=${() => setAsking([...picked.ids])}>Run again…</${Button}>
       <${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}></div>` : ""}
     ${asking ? html`<${AskEach} ids=${asking} act=${again} title="Run again" what="dead letter" yes="Run again" close=${() => setAsking(null)} done=${() => (list.again(), picked.clear())}><p>${ACTS.requeue.says}</p></${AskEach}>` : ""}
-    <${List} list=${list} columns=${RUN_COLUMNS} idOf=${idOf} picked=${pickable ? picked : null} open=${(run) => link(["/runs", run.id])} label="Dead letters" none=${html`<${NoneYet} />`} />`;
+    <${List} list=${list} columns=${RUN_COLUMNS} idOf=${idOf} picked=${pickable ? picked : null} open=${(run) => link(["/runs", run.id])} label="Dead letters" none=${from ? html`<${Empty} title="None in this time"><${Button} onClick=${() => setParams({ since: "" })}>Show all</${Button}></${Empty}>` : html`<${NoneYet} />`} />`;
 }
 
 // A question about all dead letters that fit a filter: how many there are is asked first, and only
@@ -164,20 +169,22 @@ async function planned(filter) {
 }
 
 export function Page() {
-  const { q = "", view = "groups" } = useParams();
-  const [asking, setAsking] = useAsking(q, view);
+  const { q = "", view = "groups", since = "" } = useParams();
+  const [asking, setAsking] = useAsking(q, view, since);
+  const from = useSince(since);
   const [turn, setTurn] = useState(0);
-  const filter = byJob(q);
+  const filter = joined(byJob(q), from);
   const one = ACTS[asking?.act];
   return html`<div class="page">
     <div class="page-head"><h1>Dead letters</h1><span class="grow"></span>
       ${Object.entries(ACTS).map(([act, { word, kind }]) => may(act) && html`<${Button} kind=${kind} onClick=${() => setAsking({ act, filter })}>${word === "Run again" ? "Run all" : "Forget all"}${filter ? " that fit" : ""}${word === "Run again" ? " again" : ""}…</${Button}>`)}</div>
     <div class="bar"><${Search} value=${q} put=${(text) => setParams({ q: text, at: "" })} fields=${FIELDS} placeholder="words in the job, or kind=ValueError AND queue=mail" label="Filter dead letters" />
+      <div class="chips" role="group" aria-label="When they failed">${Object.entries(SINCE).map(([name, { word }]) => html`<button type="button" class="chip" aria-pressed=${since === name} onClick=${() => setParams({ since: name, at: "" })}>${word}</button>`)}</div>
       ${view === "runs" ? html`<span class="grow"></span><${Columns} columns=${RUN_COLUMNS} />` : ""}</div>
-    <nav class="tabs" aria-label="View"><a href=${link("/dead", { q })} aria-current=${view === "runs" ? undefined : "page"}>By job and error</a>
-      <a href=${link("/dead", { q, view: "runs" })} aria-current=${view === "runs" ? "page" : undefined}>One by one</a></nav>
+    <nav class="tabs" aria-label="View"><a href=${link("/dead", { q, since })} aria-current=${view === "runs" ? undefined : "page"}>By job and error</a>
+      <a href=${link("/dead", { q, view: "runs", since })} aria-current=${view === "runs" ? "page" : undefined}>One by one</a></nav>
     ${asking ? html`<${AskFit} key=${`${asking.act} ${asking.filter}`} path=${one.path} counted=${one.counted} filter=${asking.filter} title=${one.word} yes=${one.word} past=${one.past} kind=${one.kind}
       close=${() => setAsking(null)} done=${() => setTurn((before) => before + 1)}><p>${one.says}${asking.filter ? html` Filter: <code>${asking.filter}</code>` : " All of this namespace."}</p></${AskFit}>` : ""}
-    ${view === "runs" ? html`<${Runs} key=${turn} />` : html`<${Groups} key=${turn} filter=${filter} ask=${setAsking} />`}
+    ${view === "runs" ? html`<${Runs} key=${turn} from=${from} />` : html`<${Groups} key=${turn} filter=${filter} ask=${setAsking} />`}
   </div>`;
 }
