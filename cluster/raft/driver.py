@@ -195,6 +195,12 @@ class Driver:
         for peer in lacks:
             lacks[peer] = self.links.refused.get(peer) or lacks[peer]
         waits = "; ".join(f"{peer} {why}" for peer, why in sorted(lacks.items()))
+        if core.join.meets_cluster():
+            return (
+                f"{core.me} is in no cluster yet, and waits to be let in by one that is there;"
+                f" where it is new to that one: raftsched cluster add {core.me} --peer"
+                f" {core.join.contacts[core.me]} --client HOST:PORT. {waits}."
+            )
         listed = len(core.join.contacts)
         return (
             f"{core.me} is new and in no cluster yet. A new cluster begins once all "

@@ -176,6 +176,12 @@ class Join:
         )
         return {peer: why for peer in others if (why := self.lack(peer))}
 
+    def meets_cluster(self) -> bool:
+        """Whether a node of the list that is connected belongs to a cluster."""
+        return any(
+            sent["formed"] for peer, sent in self.heard.items() if peer in self.members.connected
+        )
+
     def lack(self, peer: str) -> str:
         sent, me = self.heard.get(peer), self.node.me
         if peer not in self.members.connected:

@@ -50,7 +50,8 @@ class MemberChanges:
             raise CallRefused(f"{name} is a member already")
         if name not in self.members.applicants:
             raise CallRefused(
-                f"{name} has not introduced itself; start it with this cluster's nodes"
+                f"{name} has not introduced itself; start it with this cluster's nodes in its list,"
+                " and add it once its log says that it waits to be let in"
             )
         incarnation, address = self.members.applicants[name]
         config = self.members.config.with_learner(name, incarnation, address, client)

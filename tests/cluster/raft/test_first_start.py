@@ -50,6 +50,26 @@ async def test_a_new_node_names_those_that_are_missing(
     assert said.endswith("n1 waits for them: n3 is not connected.")
 
 
+async def test_a_node_that_meets_a_cluster_says_how_it_is_added(
+    tmp_path: Path, contacts: dict[str, str]
+) -> None:
+    alone = {"n1": contacts["n1"]}
+    both = {name: contacts[name] for name in NAMES[:2]}
+    one, new = node(tmp_path, "n1", alone), node(tmp_path, "n2", both)
+    await one.start()
+    await new.start()
+    try:
+        await until(lambda: one.bootstrap_waits() == "")
+        await until(lambda: "raftsched cluster add n2" in new.bootstrap_waits())
+        said = new.bootstrap_waits()
+    finally:
+        await one.stop()
+        await new.stop()
+
+    assert "n1 belongs to a cluster whose leader has not let the empty disk of n2 in" in said
+    assert "A new cluster begins" not in said
+
+
 async def test_both_sides_of_two_lists_name_each_other(
     tmp_path: Path, contacts: dict[str, str]
 ) -> None:
