@@ -9,7 +9,9 @@ from .applier import Applied
 from .pending import PendingRequest, nobody
 
 # So many timers a change is asked to do at least, however few the last ones had time for.
-LEAST = 64
+LEAST = 128
+# After so many changes that left some of those that fell due beside many, these are many, too.
+BEHIND = 3
 
 
 class TimerCount:
@@ -36,6 +38,8 @@ class DueTimes:
         self.timer_ms: int | None = None
         # Of what falls due behind what is left over from many jobs due at once.
         self.other_ms: int | None = None
+        # Changes in a row behind which some of these were left over as well.
+        self._behind = 0
         self.later_ms: int | None = None
         self.allowance_ms: int | None = None
         # Where those begin that fall due behind it; b"": nothing is left over.
@@ -51,9 +55,17 @@ class DueTimes:
         """See what the state has to do after a change."""
         store, meta = self._applied.store, self._applied.meta
         first_ms = self.timer_ms = self.other_ms = timers.next_due_ms(store, meta)
-        if first_ms is not None and first_ms <= meta.now_ms:
+        is_left = is_due(first_ms, meta.now_ms)
+        if is_left:
             self.other_ms = timers.next_due_ms(store, meta, self._fresh_from)
+        are_left = is_left and bool(self._fresh_from) and is_due(self.other_ms, meta.now_ms)
+        self._behind = self._behind + 1 if are_left else 0
         self.later_ms = timers.next_later_ms(store, meta)
+
+    @property
+    def is_behind(self) -> bool:
+        """More falls due than changes do that are quick for the sake of those beside many."""
+        return self._behind >= BEHIND
 
     def next_ms(self) -> int | None:
         return first(self.timer_ms, self.later_ms, self.allowance_ms)

@@ -128,7 +128,7 @@ class NextChange:
 
     def _haste(self, pending: list[PendingRequest], now_ms: int) -> Haste:
         near_ms = now_ms + NEAR_MS
-        if is_due(self._due.other_ms, near_ms):
+        if is_due(self._due.other_ms, near_ms) and not self._due.is_behind:
             return Haste.OTHERS
         if is_due(self._due.timer_ms, near_ms):
             return Haste.MANY_DUE

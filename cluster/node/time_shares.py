@@ -10,7 +10,8 @@ took. How large the shares are depends on who waits:
 * Somebody beside it, now or soon: all have a moment. A change costs what it costs however little is
   in it, so many alone take a tenth longer in such changes, and nobody waits long for one. What
   callers ask for may go on for a quarter of the time until then: agreeing on it takes as long again
-  or longer.
+  or longer. Where change after change leaves some of those beside it, they are many as well: only
+  large changes get them done.
 """
 
 from __future__ import annotations

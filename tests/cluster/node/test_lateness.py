@@ -155,14 +155,16 @@ def test_what_workers_say_in_calls_does_not_wait_behind_those_of_many_callers(
     assert busy.bench.leader._next.calls.items.taken > 50, "calls wait for the next change"
 
 
-SCANNED_S, READ_S, FIRED_S = 1.5e-6, 4e-6, 25e-6  # As measured, for one timer.
-A_SECOND = 8_000
+# Twice as dear as was measured, for one timer, so that half of them will do.
+SCANNED_S, READ_S, FIRED_S = 3e-6, 8e-6, 50e-6
 
 
+@pytest.mark.parametrize("a_second", [4_000, 6_000])
 def test_a_leader_that_fell_behind_a_steady_load_catches_up(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, a_second: int
 ) -> None:
-    """What it looks at and has no time for must not keep it from what it has time for."""
+    """What it looks at and has no time for must not keep it from what it has time for; and where
+    all are late, nobody is served before others."""
     busy = Busy(monkeypatch, 0.003)
     bench = busy.bench
     scan, read_ahead, wake = View.scan_stored, View.read_jobs_ahead, dispatch._wake
@@ -183,16 +185,17 @@ def test_a_leader_that_fell_behind_a_steady_load_catches_up(
     monkeypatch.setattr(View, "scan_stored", scanned)
     monkeypatch.setattr(View, "read_jobs_ahead", read)
     monkeypatch.setattr(dispatch, "_wake", fired)
-    wanted = [due(f"d{n}", START_MS + 300 + 1_000 * n // A_SECOND).job for n in range(A_SECOND)]
-    for at in range(0, A_SECOND, 1_000):
+    wanted = [due(f"d{n}", START_MS + 300 + 1_000 * n // a_second).job for n in range(a_second)]
+    for at in range(0, a_second, 1_000):
         bench.ask(job_pb2.ImportJobsRequest(jobs=wanted[at : at + 1_000]))
-    while len(bench.replies) < A_SECOND // 1_000:
+    while len(bench.replies) < a_second // 1_000:
         busy.turn()
-    bench.sessions.by_worker["w1"].credit(A_SECOND)
+    bench.sessions.by_worker["w1"].credit(a_second)
     busy.seconds = 0.3 + 0.4  # Nobody had a processor for a while.
 
-    while len(busy.late_ms) < A_SECOND:
+    while len(busy.late_ms) < a_second:
         busy.turn()
 
-    # The last one was due after 1.3 s. It was late by 1,247 ms when a thousand were looked at.
-    assert busy.late_ms[-1] <= 50, busy.late_ms[-1]
+    # The last one was due after 1.3 s. When a change looked at a thousand whatever it did, it was
+    # late by 25 s; and of 3,000 by 137 ms when each had a moment only, though all were late.
+    assert busy.late_ms[-1] <= 25, (busy.late_ms[-1], max(busy.late_ms))
