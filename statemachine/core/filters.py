@@ -262,7 +262,8 @@ class _Parser:
                 such = "2026-03-29T01:00:00Z" if field.is_instant else "3"
                 raise self._wrong(f"'{value}' is not {kind}; write one such as {such}")
             return number
-        if field.words and sign != ":" and not value.endswith("*") and value not in field.words:
+        known = sign == ":" or not value or value.endswith("*") or value in field.words
+        if field.words and not known:
             raise self._wrong(f"'{value}' is no {name}; there are {', '.join(field.words)}")
         return value
 

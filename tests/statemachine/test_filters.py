@@ -31,6 +31,7 @@ from .filter_oracle import Tree
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 FIELDS = {"name": filters.TEXT, "labels.": filters.TEXT, "at": filters.INSTANT,
           "state": filters.words(run_pb2.RunState.keys(), "RUN_STATE_"),
+          "last_state": filters.words(run_pb2.RunState.keys(), "RUN_STATE_"),
           "attempt": filters.NUMBER}  # fmt: skip
 
 
@@ -48,7 +49,11 @@ FIELDS = {"name": filters.TEXT, "labels.": filters.TEXT, "at": filters.INSTANT,
         ("name", 1, "write field=value"),
         ("name=", 6, "name= has no value"),
         ('name="a', 6, "a quote that is never closed"),
-        ("color=red", 1, "there is no field 'color'; there are at, attempt, labels., name, state"),
+        (
+            "color=red",
+            1,
+            "there is no field 'color'; there are at, attempt, labels., last_state, name",
+        ),
         ("name=a AND labels=red", 12, "there is no field 'labels'"),
         ("name<a", 6, "name has no order; write name=a"),
         ("at:2026", 4, "at is no text"),
@@ -88,6 +93,8 @@ def test_a_refusal_names_the_column_and_what_to_write(text: str, column: int, hi
         ("at>=2026-01-01T00:00:00Z AND at<2026-01-01T00:00:00.001Z", True),
         ("at>2026-01-01T00:00:00Z", False),
         ("NOT(state=RUNNING)", True),
+        ('state="" OR attempt=""', False),
+        ('last_state="" AND last_state!=FAILED', True),
         ("attempt>=3 AND attempt<=3", True),
         ("name=(a)", None),
     ],
