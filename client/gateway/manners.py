@@ -34,7 +34,7 @@ BROWSERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
 ETAG_WRONG = "it is no entity tag; send the ETag of the answer as it was, in double quotes"
 EXPOSED = (
     "etag, location, retry-after, raftsched-revision, raftsched-leader, raftsched-age-ms, "
-    "raftsched-cluster"
+    "raftsched-cluster, raftsched-term"
 )
 TAKEN = "authorization, content-type, accept, idempotency-key, if-match, last-event-id, traceparent"
 

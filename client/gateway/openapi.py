@@ -19,17 +19,27 @@ from typing import Any
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 
 from ...proto.comments import comment as written
-from ...proto.contract import reasons
 from ...proto.v1 import options_pb2
 from . import plain
 from .fields import TEXTS, is_map, is_secret, is_text
 from .manners import EVENTS, LINES, creates
-from .problems import JSON, PROBLEM
+from .openapi_beside import (
+    ELSEWHERE,
+    HEADERS,
+    PLAIN_ANSWERS,
+    PLAIN_SCHEMAS,
+    REFUSED,
+    TEXT,
+    Json,
+    errors,
+    ref,
+)
+from .problems import JSON
 from .routes import Binding
+from .transcode import NAMESPACE, owns_namespace
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "pages" / "openapi.json"
-Json = dict[str, Any]
 OUTPUT = "Output only."
 # What the contracts say in common.proto of a field that stands in many requests.
 SHARED: Mapping[str, str] = {
@@ -60,6 +70,12 @@ SCALARS: Mapping[int, Json] = {
     kinds.CPPTYPE_FLOAT: {"type": "number", "format": "float"},
     kinds.CPPTYPE_STRING: {"type": "string"},
 }
+STREAMED = (
+    "Server-Sent Events. One with data and no name is an Event as JSON, its id the revision: "
+    '"17.3". One with an id alone says how far all was looked at. Lines that begin with a colon '
+    "keep the connection. One with the name error holds what refused the stream, an Error, and "
+    "nothing comes behind it."
+)
 DESCRIPTION = """\
 Every call of the cluster over HTTP and JSON. Names are written in lowerCamelCase; those of the
 contracts (snake_case) are taken too. 64-bit integers are texts, bytes are base64.
@@ -67,9 +83,11 @@ contracts (snake_case) are taken too. 64-bit integers are texts, bytes are base6
 * `Authorization: Bearer SECRET` shows an access token, where the cluster has any.
 * `If-Match` with the `ETag` of what was read lets a change fail with 412 when somebody came first.
 * `Idempotency-Key` is the request id of a write: the same key with the same body does it once.
-* Errors are `{"error": {...}}`, or application/problem+json for who takes that: always a reason,
-  the wrong fields, and what to do. 429 and 503 say `Retry-After`; 504 says that the outcome is not
-  known, and to ask again with the same Idempotency-Key.
+* Errors are `{"error": {...}}`, or application/problem+json for who takes that beside
+  application/json: always a reason, the wrong fields, and what to do. The schema Reason has the
+  status of each, and what to do next. 429 and 503 say `Retry-After` where trying again helps; 504
+  says that the outcome is not known, and to ask again with the same Idempotency-Key.
+* A call has 30 s as a rule, and beside that the time that it asks to wait (`wait`, `timeout`).
 * Streams are JSON lines, or Server-Sent Events for `Accept: text/event-stream`, which go on behind
   `Last-Event-ID` on any gateway.
 """
@@ -146,7 +164,7 @@ def responses(binding: Binding, schemas: Schemas) -> Json:
     call = binding.call
     answer = schemas.ref(call.response.DESCRIPTOR)
     if call.streams_out:
-        events = {"type": "string", "description": "Server-Sent Events, each of them one event."}
+        events = {"type": "string", "description": STREAMED}
         content: Json = {LINES: {"schema": answer}, EVENTS: {"schema": events}}
         return {"200": {"description": "It goes on until one side ends it.", "content": content},
                 "default": ref("Refused", "responses")}  # fmt: skip
@@ -154,7 +172,7 @@ def responses(binding: Binding, schemas: Schemas) -> Json:
         answer = ref(PLAIN_ANSWERS[call.verb])
     elif call.verb == "CreateJob":
         answer = {"anyOf": [answer, ref("PlainJobCreated")]}
-    headers = {name: ref(name, "headers") for name in ("ETag", "Raftsched-Revision")}
+    headers = {name: ref(name, "headers") for name in HEADERS if name not in ELSEWHERE}
     done = {"description": "Done.", "headers": headers, "content": {JSON: {"schema": answer}}}
     found: Json = {"200": done, "default": ref("Refused", "responses")}
     if creates(binding, call.request()):
@@ -173,9 +191,29 @@ def parameters(binding: Binding, schemas: Schemas) -> Iterator[Json]:
                "schema": {"type": "string", "minLength": 1}}  # fmt: skip
     if binding.body != "*":
         yield from in_query(binding, request, "", "", schemas, QUERY_DEPTH)
+    if binding.body and owns_namespace(request, binding.body):
+        owner = field_at(request, f"{binding.body}.{NAMESPACE}")
+        yield {"name": NAMESPACE, "in": "query", "schema": TEXT,
+               "description": f"{comment(owner.full_name)} Or in the body."}  # fmt: skip
     if "request_id" in request.fields_by_name:
-        yield {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
-               "description": "The request id of this write."}  # fmt: skip
+        yield in_header("Idempotency-Key", "The request id of this write.")
+    if compares_etag(binding):
+        yield in_header("If-Match", "Only this version: the ETag of what was read.")
+    if binding.call.streams_out:
+        yield in_header("Last-Event-ID", "Go on behind this one; it counts before `after`.")
+
+
+def in_header(name: str, text: str) -> Json:
+    return {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
+
+
+def compares_etag(binding: Binding) -> bool:
+    """Whether the call, or the resource that it changes, names the version that is meant."""
+    request: Any = binding.call.request.DESCRIPTOR
+    if "etag" in request.fields_by_name:
+        return True
+    changed = request.fields_by_name.get(binding.body) if binding.verb in ("PATCH", "PUT") else None
+    return changed is not None and "etag" in changed.message_type.fields_by_name
 
 
 def in_query(
@@ -259,92 +297,9 @@ class Schemas:
                 "enum": [one.name for one in kind.values]}  # fmt: skip
 
 
-def ref(name: str, place: str = "schemas") -> Json:
-    return {"$ref": f"#/components/{place}/{name}"}
-
-
 def comment(name: str) -> str:
     text = written(name)
     return SHARED.get(name.rpartition(".")[2], text) if text == "See common.proto." else text
-
-
-def errors() -> Json:
-    """What a refusal is."""
-    words = sorted(one.word for one in reasons())
-    violation = thing("A field that is wrong.", field=TEXT, description=TEXT, reason=ref("Reason"))
-    detail = thing("One of google.rpc.", **{"@type": TEXT}) | {"required": ["@type"]}
-    held = thing("Why not, and what to do.", code={"type": "integer"}, status=TEXT, message=TEXT,
-                 details={"type": "array", "items": detail})  # fmt: skip
-    held["required"] = ["code", "status", "message", "details"]
-    problem = thing("The same as RFC 9457 has it.", type=TEXT, title=TEXT,
-                    status={"type": "integer"}, detail=TEXT, reason=ref("Reason"),
-                    metadata={"type": "object", "additionalProperties": TEXT},
-                    errors={"type": "array", "items": violation})  # fmt: skip
-    problem["required"] = ["type", "title", "status", "detail", "reason", "metadata"]
-    of_later = "ErrorReason of the contracts; later versions may have more."
-    known = TEXT | {"examples": words, "description": of_later}
-    error = thing("A refusal.", error=held) | {"required": ["error"]}
-    return {"Reason": known, "Error": error, "Problem": problem}
-
-
-def thing(text: str, **properties: Json) -> Json:
-    return {"type": "object", "description": text, "properties": properties}
-
-
-TEXT: Json = {"type": "string"}
-MAYBE: Json = {"type": ["string", "null"]}
-COUNT: Json = {"type": "integer", "minimum": 0}
-REFUSED: Json = {
-    "description": "Refused: the reason, the fields that are wrong, and what to do.",
-    "headers": {"Retry-After": ref("Retry-After", "headers")},
-    "content": {JSON: {"schema": ref("Error")}, PROBLEM: {"schema": ref("Problem")}},
-}
-HEADERS: Json = {
-    name: {"description": text, "schema": TEXT}
-    for name, text in {
-        "ETag": "Of what was answered; for If-Match.",
-        "Location": "Where what was made stands.",
-        "Raftsched-Revision": "What the answer is true at.",
-        "Retry-After": "Seconds, with 429 and 503 where trying again helps.",
-    }.items()
-}
-PLAIN_ANSWERS = {
-    "CreateJob": "PlainJobCreated", "GetJobStatus": "PlainJobStatus",
-    "ListJobHistory": "PlainJobHistory", "DeleteJob": "PlainJobDeleted",
-}  # fmt: skip
-PLAIN_FIELDS: Json = {
-    "name": TEXT | {"description": "Unique in its namespace; one is made if there is none."},
-    "namespace": TEXT,
-    "cron": TEXT | {"examples": ["0 9 * * *"]},
-    "run_at": TEXT | {"format": "date-time", "description": "Once, then."},
-    "every": TEXT | {"examples": ["90s", "2h30m"]},
-    "zone": TEXT | {"examples": ["Europe/Berlin"]},
-    "callback_url": TEXT | {"format": "uri", "description": "Called with POST."},
-    "target": TEXT | {"format": "uri", "description": "Another word for callback_url."},
-    "priority": TEXT | {"enum": ["HIGH", "MEDIUM", "LOW"]},
-    "payload": {"description": "Any JSON, sent as the body."},
-    "retries": COUNT | {"maximum": plain.RETRIES_MAX},
-    "jitter": TEXT | {"examples": ["30s"]},
-}
-PLAIN_RUN = thing(
-    "A run.", run_id=TEXT, status=TEXT, scheduled_time=MAYBE, start_time=MAYBE, end_time=MAYBE,
-    retry_count=COUNT, error=MAYBE, warning=MAYBE,
-)  # fmt: skip
-PLAIN_SCHEMAS: Json = {
-    "PlainJob": thing("A job in its short form.", **PLAIN_FIELDS) | {"additionalProperties": False},
-    "PlainJobCreated": thing("It was made.", job_id=TEXT, next_fire_time=MAYBE)
-    | {"required": ["job_id", "next_fire_time"]},
-    "PlainJobStatus": thing(
-        "How it stands.", job_id=TEXT, status=TEXT, last_run=MAYBE, next_run=MAYBE,
-        retry_count=COUNT, warning=MAYBE,
-    ) | {"required": ["job_id", "status", "last_run", "next_run", "retry_count", "warning"]},
-    "PlainJobHistory": thing(
-        "Its runs, newest first.", job_id=TEXT, runs={"type": "array", "items": PLAIN_RUN},
-        next_page_token=TEXT,
-    ) | {"required": ["job_id", "runs", "next_page_token"]},
-    "PlainJobDeleted": thing("It was deleted.", deleted={"type": "boolean"})
-    | {"required": ["deleted"]},
-}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from .problems import GatewayRefusal, field_faults
 from .routes import Binding
 
 QUERY_FIELDS_MAX = 200
+NAMESPACE = "namespace"
 # The body of these holds a job, below which the contract counts the paths of its faults.
 JOB = "job"
 # As many as Python turns into a number.
@@ -141,6 +142,8 @@ def request_of(
             reader.note(there, "it stands in the body; take it out of the query")
         elif body is not None and binding.body == "*" and _is_set(request, there):
             reader.note(there, "it stands in the body and in the query; keep one of them")
+        elif there == NAMESPACE and owns_namespace(request.DESCRIPTOR, binding.body):
+            _put_namespace(getattr(request, binding.body), texts, reader)
         else:
             reader.put_text(request, name, texts, there)
         seen.add(there)
@@ -149,6 +152,21 @@ def request_of(
     if reader.faults:
         raise field_faults(reader.faults)
     return request
+
+
+def _put_namespace(resource: Any, texts: list[str], reader: Reader) -> None:
+    """Whose the resource in the body is, as the path of what was made has it behind it."""
+    if resource.namespace not in ("", *texts):
+        reader.note(NAMESPACE, f"it is {resource.namespace!r} in the body; keep one of them")
+    else:
+        reader.put_text(resource, NAMESPACE, texts, NAMESPACE)
+
+
+def owns_namespace(request: Any, place: str) -> bool:  # A descriptor of protobuf.
+    """Whether the body is a resource that says itself whose it is."""
+    if NAMESPACE in request.fields_by_name or place in ("", "*"):
+        return False
+    return NAMESPACE in request.fields_by_name[place].message_type.fields_by_name
 
 
 def _fill_body(request: Message, place: str, body: object, reader: Reader) -> None:

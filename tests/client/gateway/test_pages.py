@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from raftsched.client.gateway import openapi, plain
+from raftsched.client.gateway import manners, openapi, plain
 from raftsched.client.gateway.config import Settings
+from raftsched.client.gateway.headers import Headers
+from raftsched.client.gateway.problems import GatewayRefusal
 
 from ..stage import Stage
 from .served import Served, serving
@@ -49,6 +51,31 @@ def test_comments_stand_at_what_they_are_about() -> None:
     silent = [one["operationId"] for verbs in DOCUMENT["paths"].values() for one in verbs.values()
               if not one["summary"]]  # fmt: skip
     assert silent == []
+
+
+def test_a_header_is_described_where_it_is_taken() -> None:
+    wrong = []
+    for one in plain.with_contracts():
+        described = DOCUMENT["paths"][openapi.SHORT.sub(r"{\1}", one.template)][one.verb.lower()]
+        named = {parameter["name"] for parameter in described["parameters"]}
+        request = one.call.request()
+        try:
+            manners.put_etag(request, one, Headers([(b"if-match", b'"v1"')]))
+        except GatewayRefusal:
+            compares = False
+        else:
+            # What is created has no version yet.
+            compares = not manners.creates(one, request)
+        if ("If-Match" in named) != compares or ("Last-Event-ID" in named) != one.call.streams_out:
+            wrong.append(one.call.name)
+    assert wrong == []
+
+
+def test_each_reason_has_its_status_and_what_to_do_next() -> None:
+    refusals = DOCUMENT["components"]["schemas"]["Reason"]["x-refusals"]
+    assert refusals["LEADER_CHANGED"] == {"status": 409, "next": "repeat"}
+    assert refusals["QUOTA_EXCEEDED"] == {"status": 429, "next": "change"}
+    assert list(refusals) == DOCUMENT["components"]["schemas"]["Reason"]["examples"]
 
 
 async def raw(gateway: Served, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

@@ -308,6 +308,19 @@ def test_a_call_whose_body_holds_everything_takes_a_query_too() -> None:
         read("/v1/jobs/report:trigger", "queue=slow", {"queue": "fast"})
 
 
+def test_a_query_says_whose_a_resource_in_the_body_is() -> None:
+    found = ROUTES.find("/v1/queues/mail")
+    assert found is not None
+    binding, query = found[0].bindings["PATCH"], parse_query("namespace=shop")
+    for body in ({"rate": 5}, {"rate": 5, "namespace": "shop"}):
+        sent: Any = request_of(binding, found[1], query, body)
+        assert (sent.queue.namespace, sent.queue.name, sent.queue.rate) == ("shop", "mail", 5)
+    with pytest.raises(GatewayRefusal, match="it is 'other' in the body"):
+        request_of(binding, found[1], query, {"namespace": "other"})
+    with pytest.raises(GatewayRefusal, match="given 2 times"):
+        request_of(binding, found[1], parse_query("namespace=shop&namespace=b"), {})
+
+
 def test_a_name_in_body_and_path_must_be_one() -> None:
     found = ROUTES.find("/v1/jobs/report")
     assert found is not None
