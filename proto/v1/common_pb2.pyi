@@ -15,7 +15,7 @@ Rules that hold in every service and are not repeated at each call:
   what to do next. options.proto explains both, with what holds where one says nothing.
 * Any node takes any call. A follower passes unary calls on to the leader (at most one hop) and
   answers a worker's stream with a Redirect. Trailing metadata of each answer carries
-  `raftsched-leader` (the leader's address, when known), `raftsched-term`,
+  `raftsched-leader` (where clients reach the leader, when known), `raftsched-term`,
   `raftsched-revision` (the revision the answer is true at, "change.position") and
   `raftsched-cluster` (ClusterStatus.cluster_id: whose leader, term and revision). A caller that
   sends the metadata `raftsched-no-forward: 1` is refused with NOT_LEADER instead of being passed
@@ -35,34 +35,38 @@ Rules that hold in every service and are not repeated at each call:
   created, updated or imported below that job ("spec.retry.max_attempts"). A refused call has
   changed nothing, unless its reason says that the outcome is unknown.
 * A status without an ErrorInfo comes from gRPC: UNAVAILABLE when a connection could not be made
-  or broke, DEADLINE_EXCEEDED when the caller's own time was up. Its outcome is unknown as well.
-  Whenever an outcome is unknown, call again with the same request_id, at any node. What is worth
-  another try (`next` of its reason) is sent after a wait that grows, is no shorter than
-  RetryInfo says and differs between callers; other refusals stay what they are.
+  or broke, DEADLINE_EXCEEDED when the caller's own time was up, and, as libraries differ,
+  CANCELLED, UNKNOWN or INTERNAL of a stream that was cut off. Its outcome is unknown as well.
+  But the same call would meet RESOURCE_EXHAUSTED (see below) again, and that of a node whose
+  version lacks the call. Whenever an outcome is unknown, call again with the same request_id, at
+  any node. What is worth another try (`next` of its reason) is sent after a wait that grows, is
+  no shorter than RetryInfo says and differs between callers; other refusals stay what they are.
 * A call without a deadline has 30 s, one with more than its `longest` has that; streams have as
   long as they like. A call that waits (WaitRun, Lease) is answered a little before its deadline,
   if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
-  FORBIDDEN, NAMESPACE_NOT_FOUND, NAMESPACE_ELSEWHERE, FIELD_REQUIRED (what is made has no name;
-  where something is looked up, an empty name is one that is not found), FIELD_INVALID,
-  LIMIT_EXCEEDED (the request is too large for this call), RATE_LIMITED, NODE_LIMIT,
-  BACKLOG_FULL, NO_QUORUM, NOT_LEADER, DRAINING, STATE_DIVERGED and RULE_FAILED; a write also
-  REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; a read DEADLINE_PASSED; and a
-  call that would start or lease a run CLOCK_SKEW.
+  NOT_BOOTSTRAPPED, IDENTITY_UNAVAILABLE, FORBIDDEN, NAMESPACE_NOT_FOUND, NAMESPACE_ELSEWHERE,
+  FIELD_REQUIRED (what is made has no name; where something is looked up, an empty name is one
+  that is not found), FIELD_INVALID, LIMIT_EXCEEDED (the request is too large for this call),
+  RATE_LIMITED, NODE_LIMIT, BACKLOG_FULL, NO_QUORUM, NOT_LEADER, DRAINING, STATE_DIVERGED and
+  RULE_FAILED; a write also REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; a
+  read DEADLINE_PASSED; and a call that would start or lease a run CLOCK_SKEW.
 * Who calls, and whether there is room for them, is decided before the request is read.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
   remembered for at least ten minutes (and for at most one million requests): the same id with
   the same request gets the first answer again and does nothing twice; the same id with another
-  request is refused with REQUEST_ID_REUSED. Each namespace has ids of its own, and each
-  worker for its leases; calls that name neither share those of the cluster. An empty id turns
-  this off for that call. What a worker says about a lease needs none: the token does the same.
+  request is refused with REQUEST_ID_REUSED. Each namespace has ids of its own, and each worker
+  for its leases; calls that name neither share those of the cluster. Only what was done is
+  remembered: a call that was refused, or had `validate_only`, leaves its id free. An empty id
+  turns this off for that call. What a worker says about a lease needs none: the token does the
+  same.
 * `validate_only` runs every check and answers as if the call had been made; nothing is stored.
 * An update changes the fields that `update_mask` names; an empty mask names all fields that are
   set. The `etag` inside what is sent, when it is not empty, must be the current one; else the
   call is refused with ETAG_MISMATCH.
 * Names are 1 to 128 characters of a-z, 0-9, `-` and `_`, beginning with a letter or a digit. Ids
-  of workers, flows and runs may hold A-Z and `.` too. None holds `/` or `:`, so each fits into a
-  path.
+  of workers, flows and runs may hold A-Z and `.` too, and those of workers begin with any of
+  these. None holds `/` or `:`, so each fits into a path.
 * An empty `namespace` means what the `scope` of the call says: nearly everywhere "default".
 * An instant that a caller gives lies in the years 1970 to 2199; another is FIELD_INVALID.
 * A request that is larger than the `request_bytes` of its call is refused with LIMIT_EXCEEDED.
@@ -78,14 +82,14 @@ Rules that hold in every service and are not repeated at each call:
 * A filter is made of conditions: `field=value`, `field!=value`, `field:part` (contains it, in
   upper or lower case), and of instants and numbers also `<`, `<=`, `>` and `>=`. `labels.team=a`
   looks at a label, one that is not there is empty. A value that ends with `*` fits what begins
-  so; values of enums have no prefix (`state=PENDING`); an instant is written as
-  2026-03-29T01:00:00Z; `field=""` fits where there is none. Values with spaces or parentheses
-  stand in double quotes, and `\\"` in those is a quote. Conditions are joined by AND or OR, and
-  NOT stands before one or before parentheses. AND and OR beside each other need parentheses:
-  `state=PAUSED AND (queue=mail OR labels.team="billing")`. Of a field with several values one is
-  enough, and for `!=` none may be the value. At most 1,024 characters, 50 conditions and 16
-  levels. Each list names its fields; FILTER_INVALID says at which column what is wrong, and what
-  to write instead.
+  so; values of enums are written without that of their enum (`state=PENDING`); an instant is
+  written as 2026-03-29T01:00:00Z; `field=""` fits where there is none. Values with spaces or
+  parentheses stand in double quotes, and `\\"` in those is a quote. Conditions are joined by AND
+  or OR, and NOT stands before one or before parentheses. AND and OR beside each other need
+  parentheses: `state=PAUSED AND (queue=mail OR labels.team="billing")`. Of a field with several
+  values one is enough, and for `!=` none may be the value. At most 1,024 characters, 50
+  conditions and 16 levels. Each list names its fields; FILTER_INVALID says at which column what
+  is wrong, and what to write instead.
 * A page looks at 20,000 records at most, of a filter with more than four conditions at fewer. So
   a page may be short or empty and have a `next_page_token`: go on with that.
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length

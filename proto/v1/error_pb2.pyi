@@ -32,7 +32,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 2
     """A required field is empty. With BadRequest; metadata: `field`."""
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 3
-    """Something is larger than its limit. Metadata: for a field of a resource `field` with
+    """Something is larger than its limit. Metadata: for one field, or what it lists, `field` with
     BadRequest, else `limit` (its name), `maximum`, `actual`.
     """
     ERROR_REASON_PAYLOAD_TOO_LARGE: _ErrorReason.ValueType  # 4
@@ -174,9 +174,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     read within its deadline.
     """
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
-    """This node does not lead and may not pass this call on. Metadata: `leader`."""
+    """This node does not lead and may not pass this call on. Metadata: `leader` (where clients reach
+    it; empty or missing: none is known).
+    """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 102
-    """The node is stopping, or drains. Metadata: `leader`. Take another node."""
+    """The node is stopping, or drains. Metadata: `leader`, as above. Take another node."""
     ERROR_REASON_LEADER_CHANGED: _ErrorReason.ValueType  # 103
     """Leadership moved while the call was under way."""
     ERROR_REASON_COMMIT_TIMEOUT: _ErrorReason.ValueType  # 104
@@ -239,7 +241,7 @@ is wrong and what to write instead (without BadRequest where only one can be wro
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 2
 """A required field is empty. With BadRequest; metadata: `field`."""
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 3
-"""Something is larger than its limit. Metadata: for a field of a resource `field` with
+"""Something is larger than its limit. Metadata: for one field, or what it lists, `field` with
 BadRequest, else `limit` (its name), `maximum`, `actual`.
 """
 ERROR_REASON_PAYLOAD_TOO_LARGE: ErrorReason.ValueType  # 4
@@ -381,9 +383,11 @@ ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
 read within its deadline.
 """
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
-"""This node does not lead and may not pass this call on. Metadata: `leader`."""
+"""This node does not lead and may not pass this call on. Metadata: `leader` (where clients reach
+it; empty or missing: none is known).
+"""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 102
-"""The node is stopping, or drains. Metadata: `leader`. Take another node."""
+"""The node is stopping, or drains. Metadata: `leader`, as above. Take another node."""
 ERROR_REASON_LEADER_CHANGED: ErrorReason.ValueType  # 103
 """Leadership moved while the call was under way."""
 ERROR_REASON_COMMIT_TIMEOUT: ErrorReason.ValueType  # 104

@@ -238,7 +238,7 @@ class WatchEventsRequest(_message.Message):
     namespace: _builtins.str
     """Whose; empty: those of all namespaces one may see."""
     filter: _builtins.str
-    """Of `job` (a trailing `*` matches a beginning), `kind`, `queue`, `run`."""
+    """See common.proto. Fields: `job`, `kind`, `queue`, `run`."""
     @_builtins.property
     def after(self) -> _common_pb2.Revision:
         """Begin behind this one. Unset: with what happens from now on."""

@@ -52,8 +52,10 @@ class EventServiceServicer(object):
     """
 
     def WatchEvents(self, request, context):
-        """Follow events. On any node; every event up to the present is sent, then those that come. At
-        least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+        """Follow events. On any node; every event up to the present is sent, then those that come. The
+        first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
+        something is sent, so that a dead server is noticed. A node that has not come as far as `after`
+        waits for it. Whoever needs the state
         as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
         missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
         heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last

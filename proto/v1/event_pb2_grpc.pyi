@@ -34,8 +34,10 @@ class EventServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EventServiceAsyncStub: ...
     WatchEvents: _grpc.UnaryStreamMultiCallable[_event_pb2.WatchEventsRequest, _event_pb2.WatchEventsResponse]
-    """Follow events. On any node; every event up to the present is sent, then those that come. At
-    least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+    """Follow events. On any node; every event up to the present is sent, then those that come. The
+    first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
+    something is sent, so that a dead server is noticed. A node that has not come as far as `after`
+    waits for it. Whoever needs the state
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
     missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
@@ -53,8 +55,10 @@ class EventServiceAsyncStub(EventServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchEvents: _aio.UnaryStreamMultiCallable[_event_pb2.WatchEventsRequest, _event_pb2.WatchEventsResponse]  # type: ignore[assignment]
-    """Follow events. On any node; every event up to the present is sent, then those that come. At
-    least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+    """Follow events. On any node; every event up to the present is sent, then those that come. The
+    first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
+    something is sent, so that a dead server is noticed. A node that has not come as far as `after`
+    waits for it. Whoever needs the state
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
     missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
@@ -75,8 +79,10 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_pb2.WatchEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_event_pb2.WatchEventsResponse], _abc.AsyncIterator[_event_pb2.WatchEventsResponse]]:
-        """Follow events. On any node; every event up to the present is sent, then those that come. At
-        least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+        """Follow events. On any node; every event up to the present is sent, then those that come. The
+        first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
+        something is sent, so that a dead server is noticed. A node that has not come as far as `after`
+        waits for it. Whoever needs the state
         as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
         missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
         heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last

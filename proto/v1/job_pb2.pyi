@@ -2446,7 +2446,8 @@ class ImportJobsRequest(_message.Message):
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
         """Up to 1,000. Output-only fields are ignored, so what was exported can be imported; but a job
-        with a non-empty etag is refused with ETAG_MISMATCH if that is not the current one.
+        that is there and comes with a non-empty etag is refused with ETAG_MISMATCH if that is not the
+        current one.
         """
 
     def __init__(

@@ -239,13 +239,15 @@ class CallRules(_message.Message):
     """What becomes of it if it is sent again, since its answer was lost."""
     request_bytes: _builtins.int
     """The bytes that a request may have, its payloads included; of a stream, each frame. 0: 262,144.
-    More is refused with LIMIT_EXCEEDED.
+    More is refused with LIMIT_EXCEEDED before it is read. Where a comment says less, that counts
+    once it was read.
     """
     local: _builtins.bool
     """The node that is asked answers by itself, also while it drains; the call is never passed on."""
     slow: _builtins.bool
     """It may take as long as its caller waits. So one whose answer is late is not lost: wait for it,
-    rather than ask another node.
+    rather than ask another node. Not slow are those that wait as long as their request says
+    (WaitRunRequest.timeout, LeaseRequest.wait): to these add that time to what any call is given.
     """
     heartbeat: _builtins.bool
     """It counts as a heartbeat of the worker that it names."""

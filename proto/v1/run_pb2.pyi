@@ -602,7 +602,7 @@ class RunError(_message.Message):
     TRACE_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """A short word that policies can look at, such as "ValueError" or "timeout.attempt"; at most 128
-    characters.
+    characters, the rest is cut off.
     """
     message: _builtins.str
     """For people; at most 4,096 characters, the rest is cut off. What a worker wrote may repeat
@@ -640,7 +640,7 @@ class Progress(_message.Message):
     total: _builtins.int
     """All there is. 0: not known."""
     message: _builtins.str
-    """For people; at most 256 characters."""
+    """For people; at most 256 characters, the rest is cut off."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """When it was reported."""

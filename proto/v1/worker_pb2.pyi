@@ -191,7 +191,9 @@ class WorkRequest(_message.Message):
 
     @_builtins.property
     def extensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExtendRequest]:
-        """More time for attempts; at most 1,000 in a frame."""
+        """More time for attempts; at most 1,000 in a frame. Their acknowledgements name the lease alone,
+        so wait for that of one before the next for the same lease.
+        """
 
     def __init__(
         self,
@@ -236,7 +238,9 @@ class WorkResponse(_message.Message):
     """See WorkRequest.beat. 0: none was read yet."""
     @_builtins.property
     def welcome(self) -> Global___Welcome:
-        """In the first frame, unless that is a redirect, and only there."""
+        """In the first frame, unless that is a redirect, and only there. Who has none after 3 s, as
+        the period is not known yet, asks another node, and gives each of the next twice as long.
+        """
 
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]:
@@ -415,7 +419,9 @@ class Lease(_message.Message):
 
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
-        """After this instant the lease ends, unless it is extended. Unset: as long as the session."""
+        """After this instant (of the server's clock) the lease ends, unless it is extended: Stop.LOST
+        says so. Unset: as long as the session.
+        """
 
     @_builtins.property
     def upstream(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.UpstreamResult]:
