@@ -11,6 +11,7 @@ const { Tally, WINDOW_MS } = await part("tally.js");
 const { conditionOf, conditionWords, formOf, linesOf, rulesOf } = await part("kept.js");
 const { newest } = await part("past.js");
 const { filtersOf, together } = await part("picked.js");
+const { added, NO_AUDIT } = await part("ledger.js");
 const { byJob } = await part("overview.js");
 const { merged, runMark } = await part("timeline.js");
 const SIZES = { width: 160, height: 32, across: 60, gap: 12 };
@@ -45,6 +46,17 @@ const tests = {
       }
     }
     assert.deepEqual(filtersOf("name", new Set()), []);
+  },
+  "audits of many jobs are one sum, and what is wrong comes apart from what is not known"() {
+    const sum = [
+      { job: "a", audit: { sound: true, expected: "5", recorded: "4", waitingTimes: "1" } },
+      { job: "b", audit: { expected: "2", recorded: "1", wrong: "1", missing: ["x"], findings: [{ reason: "no outcome" }] } },
+      { job: "c", audit: { expected: "3", recorded: "3", unjudged: "3", findings: [{ reason: "changed since" }] } },
+      { job: "d", message: "over 10,000 scheduled times" },
+    ].reduce(added, NO_AUDIT);
+    const [jobs, expected, recorded, waiting] = [4, 10, 8, 1];
+    const unclear = [{ job: "c", text: "changed since" }, { job: "d", text: "over 10,000 scheduled times" }];
+    assert.deepEqual(sum, { jobs, expected, recorded, waiting, bad: [{ job: "b", text: "no outcome" }], unclear });
   },
   "runs that wait are one line for each job, by the one that has waited longest"() {
     const run = (job, minute) => ({ job, dueTime: `2026-11-20T10:${minute}:00Z` });

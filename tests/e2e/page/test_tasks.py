@@ -155,8 +155,15 @@ def pause_all_jobs_of_a_label(one: Person) -> None:
                20, "they are paused")  # fmt: skip
 
 
-@task(3)
+@task(1)
 def is_last_night_complete_prove_it(one: Person) -> None:
+    one.click("Prove that nothing is missing", "button")
+    one.sees("nothing is missing", '[aria-label="Last day"]')
+    one.sees(f"{one.client.jobs.count().number} jobs", '[aria-label="Last day"]')
+
+
+@task(3)
+def is_this_job_complete_prove_it(one: Person) -> None:
     one.to("Jobs")
     one.searches("often")
     one.click("often", within="main tbody")

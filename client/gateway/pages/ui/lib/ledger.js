@@ -39,3 +39,19 @@ export function clockChange(before, after) {
   const [one, other] = [before, after].map((occurrence) => /[+-]\d\d:\d\d$|Z$/.exec(occurrence?.localTime ?? "")?.[0]);
   return one && other && one !== other ? `${one} → ${other}` : "";
 }
+
+// Audits of many jobs in one sum: `bad` jobs have something wrong, of `unclear` ones not all can be
+// judged; both as {job, text}.
+export const NO_AUDIT = { jobs: 0, expected: 0, recorded: 0, waiting: 0, bad: [], unclear: [] };
+
+export function added(sum, { job, audit, message = "" }) {
+  const jobs = sum.jobs + 1;
+  if (!audit) return { ...sum, jobs, unclear: [...sum.unclear, { job, text: message }] };
+  const of = (name) => Number(audit[name] ?? 0);
+  const one = { job, text: (audit.findings ?? [])[0]?.reason ?? "" };
+  const isBad = of("wrong") > 0 || (audit.missing ?? []).length > 0 || (audit.unexpected ?? []).length > 0;
+  return {
+    jobs, expected: sum.expected + of("expected"), recorded: sum.recorded + of("recorded"), waiting: sum.waiting + of("waitingTimes"),
+    bad: isBad ? [...sum.bad, one] : sum.bad, unclear: isBad || audit.sound ? sum.unclear : [...sum.unclear, one],
+  };
+}

@@ -14,6 +14,7 @@ import { clockTime, exact, length, ms } from "../lib/time.js";
 import { Length, Time } from "../components/bits.js";
 import { Asked } from "../components/notes.js";
 import { Bars, Plot } from "../components/plot.js";
+import { LastDay } from "../components/proof.js";
 import { Shape, State } from "../components/state.js";
 
 const HAPPENED = 14;
@@ -145,6 +146,7 @@ export function Page() {
     ${!caller ? html`<${Coming} why="asking…" />` : can("ClusterService/GetFigures", "") ? html`<${Figures} />` : html`<${Own} />`}
     ${jobs.data && !(jobs.data.jobs ?? []).length ? html`<div class="note"><h2>No jobs yet</h2><p>Make the first one here, or by <code>raftsched job create report --cron "0 9 * * *" --handler hello</code>.</p><a class="button main" href=${link("/new-job")}>New job</a></div>` : ""}
     <${Ahead} />
+    ${caller && can("JobService/AuditJobs") ? html`<${LastDay} key=${namespace()} />` : ""}
     <div class="columns">
       <section class="card" aria-label="Needs a look"><header><h2>Needs a look</h2></header>
         <${Asked} asked=${asked} what="list" rows=${4}>${({ list }) => (list.length || problems.length ? html`<ul class="lines">${problems.map((text) => html`<li key=${text}><${Shape} state="WARNING" /><a class="grow" href=${link("/cluster")}>${text}</a></li>`)}${list.map((one, at) => html`<${Trouble} key=${at} one=${one} />`)}</ul>` : html`<p class="soft">Nothing: no alert, no failed run within the hour, nothing that waits for more than a minute, no job set aside.</p>`)}</${Asked}></section>
