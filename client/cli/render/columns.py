@@ -298,6 +298,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         count("DEAD", "usage.dead_letters"),
         text("MAX JOBS", "quota.jobs"),
         text("MAX RUNS", "quota.live_runs"),
+        text("MAX LEASES", "quota.leases"),
+        text("CALLS/S", "quota.calls_per_second"),
         text("DESCRIPTION", "description"),
         count("BACKLOG", "usage.backlog", wide=True),
         made(
