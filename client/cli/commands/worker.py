@@ -154,6 +154,12 @@ def run(
             "",
             "raftsched worker run MODULE, or --executor http",
         )
+    if "shell" in executors:
+        from ...worker.executors.isolation import HIDDEN
+
+        # Others' commands may run as its user before it serves, and while it ends.
+        HIDDEN.hide()
+        click.get_current_context().call_on_close(HIDDEN.show)
     found = ready_made(session, executors, **given) if executors else named(where, chdir)
     log_to_stderr(quiet=quiet)
     if where and session.values["endpoints"].origin != "default":

@@ -27,6 +27,8 @@ CONNECT_S = 10.0
 RETRY_AFTER_MAX_S = 86_400.0
 # So much of a refusal's body is shown.
 WORDS_MAX = 1_024
+# How long a body is, the library says; what a job says would cut it off, or wait for more of it.
+FRAMING = {"content-length", "transfer-encoding"}
 ALLOWED_BY = "allow it with --allow-address, or HttpExecutor(allow=...)"
 CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?[^/\\]*@")
 
@@ -148,7 +150,7 @@ def bare(url: str) -> str:
 
 def _headers(context: Context, action: HttpAction, signature: dict[str, str]) -> dict[str, str]:
     ours = {**executor.headers(context), **signature}
-    names = {name.lower() for name in ours}
+    names = {name.lower() for name in ours} | FRAMING
     given = with_secrets(
         context, action.headers, lambda text: not any(sign in text for sign in "\r\n\0"),
         "a header has no line end",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 from collections.abc import Callable
@@ -630,9 +631,21 @@ def test_ready_made_executors_are_run_without_a_module(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from raftsched.client import Worker
+    from raftsched.client.worker.executors import isolation
 
     seen: list[Worker] = []
-    monkeypatch.setattr(Worker, "run", lambda worker: seen.append(worker))
+    readable: list[int] = []
+
+    def serve(worker: Worker) -> None:
+        seen.append(worker)
+        readable.append(is_readable())
+
+    def is_readable() -> int:
+        """Whether others of the same user may read this process's memory."""
+        return int(ctypes.CDLL(None).prctl(isolation.PR_GET_DUMPABLE, 0, 0, 0, 0))
+
+    before = is_readable()
+    monkeypatch.setattr(Worker, "run", serve)
 
     said = cli.ok(
         "worker", "run", "--executor", "shell", "--executor", "grpc", "--queue", "q",
@@ -643,6 +656,8 @@ def test_ready_made_executors_are_run_without_a_module(
     assert said.stderr.startswith("Handlers: grpc, shell.")
     assert (list(hello.queues), dict(hello.labels), hello.slots) == (["q"], {"gpu": "yes"}, 3)
     assert list(hello.namespaces) == ["default"]
+    # Before it opens any executor.
+    assert (readable, is_readable()) == ([0], before)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,12 @@ async def test_http_sends_the_payload_with_run_and_token_and_keeps_the_answer() 
         return web.json_response({"ok": True})
 
     async with website(answer) as url:
-        action = http(f"{url}/a?b=c", headers={"X-Team": "a", "raftsched-token": "forged"})
+        forged = {
+            "raftsched-token": "forged",
+            "content-length": "0",
+            "Transfer-Encoding": "chunked",
+        }
+        action = http(f"{url}/a?b=c", headers={"X-Team": "a", **forged})
         end = await carry_out(HttpExecutor(allow=LOOPBACK), action, b'{"n": 1}')
 
     [(method, headers, body)] = seen
