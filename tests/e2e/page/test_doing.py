@@ -66,9 +66,13 @@ def test_what_is_asked_is_about_what_was_picked(browser: Browser, stand: Stand) 
         pick_all, asked = tab.page.locator("thead input[type=checkbox]"), tab.page.locator(".ask")
         pick_all.click()
         tab.page.get_by_role("button", name="Pause…").click()
+        asked.get_by_label("Reason, for people").fill("the warehouse moves")
         asked.get_by_role("button", name="Pause 30 jobs").click()
         eventually(lambda: client.jobs.count("labels.of=many AND state=PAUSED").number == 30, 20,
                    "they are paused")  # fmt: skip
+        assert client.jobs.get(names[29]).status.pause_reason == "the warehouse moves"
+        tab.open(f"/jobs/{names[0]}?tab=why")
+        tab.until(30, "() => document.querySelector('main').innerText.includes('in its way')")
         runs = [client.jobs.trigger(name, force=True) for name in names[:2]]
         for run in runs:
             eventually(partial(has_failed, run), 20, "a run failed")

@@ -58,7 +58,7 @@ const STEPS_MAX = 10_000;
 const FAULTS_MAX = 100;
 
 // Do the same to all that fit any of some filters, by ChangeJobs, ChangeRuns and calls like them. The
-// count is asked first (`validateOnly`), and what was refused is listed.
+// count is asked first (`validateOnly`), and what was refused is listed. `body` does not change which.
 export function AskAll({ path, filters, change, title, what, yes, kind = "", body = {}, close, done, children }) {
   const [state, setState] = useState({ plan: null, error: null, changed: 0, failures: [], failed: 0, stage: "counting" });
   const stop = useRef(false);
@@ -69,7 +69,7 @@ export function AskAll({ path, filters, change, title, what, yes, kind = "", bod
       .then((plans) => setState((before) => ({ ...before, plan: together(plans), stage: "asked" })))
       .catch((error) => setState((before) => ({ ...before, error, stage: "failed" })));
     return () => { stop.current = true; };
-  }, [path, filters.join(), change, JSON.stringify(body)]);
+  }, [path, filters.join(), change]);
 
   const run = async () => {
     let [token, changed, failed, failures] = ["", 0, 0, []];

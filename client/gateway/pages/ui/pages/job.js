@@ -67,7 +67,7 @@ function Runs({ name }) {
 
 function Why({ name }) {
   const asked = useLiveAsked((signal) => read(pathOf(name, "/explain"), { namespace: namespace() }, { signal }), `${namespace()} ${name}`, (event) => event.job === name);
-  return html`<${Asked} asked=${asked} what="explanation" rows=${2}>${(why) => html`<div class="note"><h2>${why.summary}</h2>
+  return html`<${Asked} asked=${asked} what="explanation" rows=${2}>${(why) => html`<div class="note"><h2>${(why.obstacles ?? []).length ? "What stands in its way" : why.summary}</h2>
     ${(why.obstacles ?? []).map((one) => html`<p><strong>${words(one.kind)}:</strong> ${one.message}${one.until ? html` (<${Time} at=${one.until} />)` : ""}</p>`)}
     ${(why.obstacles ?? []).length ? "" : html`<p>Nothing stands in its way.</p>`}</div>`}</${Asked}>`;
 }

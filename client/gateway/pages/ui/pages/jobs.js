@@ -1,6 +1,6 @@
 // Jobs: search, what each does and when, how its last runs went; change many at once.
 import { read } from "../lib/api.js";
-import { html } from "../lib/dom.js";
+import { html, useState } from "../lib/dom.js";
 import { LAST, useOutcomes, useOutcomesAlive, useWords } from "../lib/facts.js";
 import { median, number, percent, words } from "../lib/format.js";
 import { useList } from "../lib/list.js";
@@ -11,6 +11,7 @@ import { action, queueOf, written, zoneOfJob } from "../lib/specs.js";
 import { length } from "../lib/time.js";
 import { AskAll, useAsking } from "../components/ask.js";
 import { Button, Labels, Strip, Time } from "../components/bits.js";
+import { Text } from "../components/fields.js";
 import { Empty } from "../components/notes.js";
 import { filterOf, Search } from "../components/search.js";
 import { Shape, State, stateWord } from "../components/state.js";
@@ -102,16 +103,21 @@ const CHANGES = {
 function Actions({ list, picked }) {
   const [asking, setAsking] = useAsking(list.q);
   const count = picked.ids.size;
+  const [reason, setReason] = useState("");
+  const [until, setUntil] = useState("");
   const begin = (change) => setAsking({ change, filters: count ? filtersOf("name", picked.ids) : [list.q] });
   if (!can("JobService/ChangeJobs")) return "";
   const { word, says, kind } = CHANGES[asking?.change] ?? {};
+  const pauses = asking?.change === "CHANGE_PAUSE";
+  const body = pauses ? { reason, ...(until ? { until: new Date(until).toISOString() } : {}) } : {};
   const about = count ? `${count} picked` : list.q ? "All that fit" : "";
   return html`
     ${count || (list.q && list.rows?.length) ? html`<div class="bar"><span class="soft">${about}:</span>
       ${Object.entries(CHANGES).map(([change, one]) => html`<${Button} kind=${one.kind ?? ""} onClick=${() => begin(change)}>${one.word}…</${Button}>`)}
       ${count ? html`<${Button} kind="plain" onClick=${picked.clear}>Pick none</${Button}>` : ""}</div>` : ""}
-    ${asking ? html`<${AskAll} key=${`${asking.change} ${asking.filters}`} path="/v1/jobs:change" filters=${asking.filters} change=${asking.change} what="job" title=${word} yes=${word} kind=${kind ?? ""}
-      close=${() => setAsking(null)} done=${() => (list.again(), picked.clear())}><p>${says}</p></${AskAll}>` : ""}`;
+    ${asking ? html`<${AskAll} key=${`${asking.change} ${asking.filters}`} path="/v1/jobs:change" filters=${asking.filters} change=${asking.change} body=${body} what="job" title=${word} yes=${word} kind=${kind ?? ""}
+      close=${() => setAsking(null)} done=${() => (list.again(), picked.clear())}><p>${says}</p>
+      ${pauses ? html`<div class="bar"><${Text} label="Reason, for people" value=${reason} put=${setReason} /><${Text} label="Until" kind="datetime-local" value=${until} put=${setUntil} help="Empty: until somebody resumes them." /></div>` : ""}</${AskAll}>` : ""}`;
 }
 
 export function Page() {
