@@ -55,11 +55,12 @@ class EventServiceServicer(object):
         """Follow events. On any node; every event up to the present is sent, then those that come. The
         first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
         something is sent, so that a dead server is noticed. A node that has not come as far as `after`
-        waits for it. Whoever needs the state
-        as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-        missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
-        heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-        `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
+        waits for it. Whoever needs the state as well lists first, then follows after the
+        `raftsched-revision` of the last page: nothing is missed, and what is sent twice is known by
+        its version. Ended with NO_QUORUM when the node has heard from no leader for 10 s, with
+        DRAINING when it stops, with NODE_LIMIT when nobody has read for 10 s; resume on another one
+        with the last `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND
+        (without `after`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,11 +37,12 @@ class EventServiceStub:
     """Follow events. On any node; every event up to the present is sent, then those that come. The
     first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
     something is sent, so that a dead server is noticed. A node that has not come as far as `after`
-    waits for it. Whoever needs the state
-    as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-    missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
-    heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-    `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
+    waits for it. Whoever needs the state as well lists first, then follows after the
+    `raftsched-revision` of the last page: nothing is missed, and what is sent twice is known by
+    its version. Ended with NO_QUORUM when the node has heard from no leader for 10 s, with
+    DRAINING when it stops, with NODE_LIMIT when nobody has read for 10 s; resume on another one
+    with the last `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND
+    (without `after`).
     """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
@@ -58,11 +59,12 @@ class EventServiceAsyncStub(EventServiceStub):
     """Follow events. On any node; every event up to the present is sent, then those that come. The
     first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
     something is sent, so that a dead server is noticed. A node that has not come as far as `after`
-    waits for it. Whoever needs the state
-    as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-    missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
-    heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-    `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
+    waits for it. Whoever needs the state as well lists first, then follows after the
+    `raftsched-revision` of the last page: nothing is missed, and what is sent twice is known by
+    its version. Ended with NO_QUORUM when the node has heard from no leader for 10 s, with
+    DRAINING when it stops, with NODE_LIMIT when nobody has read for 10 s; resume on another one
+    with the last `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND
+    (without `after`).
     """
     ListEvents: _aio.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]  # type: ignore[assignment]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
@@ -82,11 +84,12 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         """Follow events. On any node; every event up to the present is sent, then those that come. The
         first frame comes at once, with the `progress` that the watch begins at. At least every 10 s
         something is sent, so that a dead server is noticed. A node that has not come as far as `after`
-        waits for it. Whoever needs the state
-        as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-        missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
-        heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-        `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
+        waits for it. Whoever needs the state as well lists first, then follows after the
+        `raftsched-revision` of the last page: nothing is missed, and what is sent twice is known by
+        its version. Ended with NO_QUORUM when the node has heard from no leader for 10 s, with
+        DRAINING when it stops, with NODE_LIMIT when nobody has read for 10 s; resume on another one
+        with the last `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND
+        (without `after`).
         """
 
     @_abc_1.abstractmethod

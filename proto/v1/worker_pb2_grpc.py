@@ -81,7 +81,8 @@ class WorkerServiceStub(object):
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
-    BACKLOG_FULL.
+    BACKLOG_FULL. Where frames fill the connection that word may not come through, and silence for
+    two periods says it instead.
     8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
     tell each other. From then on it says `drain` in the first frame of each stream, and gives no
     credits to any leader or, without a stream, calls Lease no more.
@@ -206,7 +207,8 @@ class WorkerServiceServicer(object):
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
-    BACKLOG_FULL.
+    BACKLOG_FULL. Where frames fill the connection that word may not come through, and silence for
+    two periods says it instead.
     8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
     tell each other. From then on it says `drain` in the first frame of each stream, and gives no
     credits to any leader or, without a stream, calls Lease no more.
@@ -443,7 +445,8 @@ class WorkerService(object):
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
-    BACKLOG_FULL.
+    BACKLOG_FULL. Where frames fill the connection that word may not come through, and silence for
+    two periods says it instead.
     8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
     tell each other. From then on it says `drain` in the first frame of each stream, and gives no
     credits to any leader or, without a stream, calls Lease no more.
