@@ -15,6 +15,9 @@ from .troubles import Troubles
 from .worker_sessions import WorkerSessions
 
 ALERTS = 100  # Looked at in a change.
+# A look at thousands of lanes keeps those who are due waiting, so it has so much of the time at
+# most; and after so long there is one in any case.
+LOOKS_SHARE, REST_MOST_S = 0.005, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class AlertWork:
         # What comes next of looking at the alerts.
         self._next: PendingRequest | None = None
         self._is_looking = False
+        # Before this no look begins, on the clock of the steps.
+        self._rests_until = float("-inf")
 
     @property
     def waits(self) -> bool:
@@ -68,11 +73,18 @@ class AlertWork:
             self._wake()
 
     def look(self, health: NodeHealth) -> None:
-        """Look at all alerts, unless the last look is under way or there are none."""
+        """Look at all alerts, unless the last look is under way or was long, or there are none."""
+        if self._steps.seconds() < self._rests_until:
+            return
         one = next(self._applied.store.scan(keys.ALERT, keys.after(keys.ALERT)), None)
         if not self._is_looking and one is not None:
             self._is_looking = True
             self._look_at(b"", health)
+
+    def took(self, seconds: float) -> None:
+        """The change that a piece of a look was in took so long to decide."""
+        rest_s = min(REST_MOST_S, seconds / LOOKS_SHARE)
+        self._rests_until = max(self._rests_until, self._steps.seconds() + rest_s)
 
     def _look_at(self, after: bytes, health: NodeHealth) -> None:
         def answer(observed: object) -> None:

@@ -36,7 +36,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.layer import Layer
-from raftsched.statemachine.model.request import FireTimer, FireTimers, Note, Report
+from raftsched.statemachine.model.request import FireTimer, FireTimers, Note, Observe, Report
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.reads import reads
 
@@ -557,6 +557,32 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
     reply = reads.read(View(bench.applied.store, bench.now_ms), alert_pb2.ListAlertsRequest())
     assert isinstance(reply, alert_pb2.ListAlertsResponse)
     assert [bool(alert.HasField("raised_time")) for alert in reply.alerts] == [True] * 5
+
+
+@pytest.mark.parametrize(("look_s", "rest_s"), [(0.001, 0.2), (0.045, 9.0), (0.9, 10.0)])
+def test_a_long_look_at_the_alerts_is_followed_by_a_long_rest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, look_s: float, rest_s: float
+) -> None:
+    clock, looks = [0.0], list[float]()
+    rule = rules.RULES[Observe]
+
+    def takes_its_time(view: View, request: object, actor: str) -> object:
+        looks.append(clock[0])
+        clock[0] += look_s
+        return rule(view, request, actor)
+
+    alert = alert_pb2.Alert(name="late")
+    alert.condition.lateness_above.FromSeconds(10)
+    bench.ask(alert_pb2.PutAlertRequest(alert=alert))
+    bench.run()
+    bench.seconds = lambda: clock[0]
+    monkeypatch.setitem(rules.RULES, Observe, takes_its_time)
+    for after_s in (0.0, rest_s - 0.05, 0.1):
+        clock[0] += after_s
+        bench.leader.watch(NodeHealth())
+        bench.run()
+
+    assert looks == pytest.approx([0.0, look_s + rest_s + 0.05])
 
 
 def test_a_queue_with_a_rate_is_looked_at_when_it_may_give_again(bench: Bench) -> None:
