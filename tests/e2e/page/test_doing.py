@@ -91,6 +91,8 @@ def test_what_is_asked_is_about_what_was_picked(browser: Browser, stand: Stand) 
         asked.get_by_text("All of this namespace").wait_for()
         tab.page.keyboard.press("Escape")
         asked.wait_for(state="detached")
+        focused = tab.page.evaluate("document.activeElement.innerText")
+        assert focused == "Run all again…"
         tab.page.get_by_role("button", name="Run all again…").click()
         tab.page.locator(".search input").fill(f"job={names[1]}")
         tab.page.keyboard.press("Enter")

@@ -16,21 +16,23 @@ export function useAsking(...about) {
   return [held?.key === key ? held.value : null, (value) => setHeld({ key, value })];
 }
 
-// The keys go to a question when it is asked: Tab to its buttons, Escape away from it.
-export function useKeys() {
+// The keys go to a question when it is asked, or to its first field: Tab to its buttons, Escape away
+// from it; then they are where they were.
+export function useKeys(first = (frame) => frame) {
   const frame = useRef(null);
-  useEffect(() => frame.current.focus(), []);
+  useEffect(() => {
+    const [own, before] = [frame.current, document.activeElement];
+    first(own)?.focus();
+    return () => own.contains(document.activeElement) && before?.isConnected && before.focus();
+  }, []);
   return frame;
 }
 
 // `act` is awaited; what it refuses with is shown here, where it was asked for.
 export function Ask({ title, children, yes, kind = "", act, close, ready = true }) {
   const [state, setState] = useState({ busy: false, error: null });
-  const frame = useRef(null);
-  useEffect(() => {
-    frame.current?.scrollIntoView({ block: "nearest" });
-    frame.current?.querySelector("input, select, textarea, button")?.focus();
-  }, []);
+  const frame = useKeys((own) => own.querySelector("input, select, textarea, button"));
+  useEffect(() => frame.current.scrollIntoView({ block: "nearest" }), []);
   const run = async (event) => {
     event.preventDefault();
     if (state.busy) return;
