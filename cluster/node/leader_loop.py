@@ -87,7 +87,10 @@ class Leader:
         self._careful = False
         # What failed while this node led.
         self.troubles = troubles or Troubles(name, now_ms, seconds)
-        self._alerts = AlertWork(applied, sessions, self.steps, self.troubles, sessions.wake)
+        self._alerts = AlertWork(
+            applied, sessions, self.steps, self.troubles, sessions.wake,
+            clock_stands_still=clock_stands_still,
+        )  # fmt: skip
         self._due = DueTimes(applied)
         self.token_uses = TokenUses(applied, now_ms, seconds, sessions.wake)
         self._next = NextChange(sessions, self._due, self._alerts, self.token_uses, seconds)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from ...statemachine.core.limits import CHANGE_ITEMS
-from ...statemachine.model.request import LEFT, FireTimers, Note, Observe, Report
+from ...statemachine.model.request import LEFT, FireTimers, Note, Report
 from .alert_work import AlertWork
 from .call_queue import CallQueue
 from .due_times import DueTimes, is_due
@@ -142,8 +142,6 @@ class NextChange:
         each among its kind; timers are found in the state."""
         if len(replies) < len(pending) or any(reply is LEFT for reply in replies):
             pending, replies = self._keep_left(pending, replies)
-        if any(isinstance(one.body, Observe) for one in pending):
-            self._alerts.took(took_s)
         self._held_others = any(kind_of(one) in OTHERS for one in pending)
         if self._held_others:
             self._others_s = took_s

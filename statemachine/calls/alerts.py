@@ -151,6 +151,7 @@ class AlertInputs:
     dead: dict[int, int] = field(default_factory=dict)
     oldest_ms: dict[int, int] = field(default_factory=dict)
     broken: dict[int, int] = field(default_factory=dict)
+    lanes: int = 0
 
 
 def observe(view: View, request: Observe, actor: str) -> Observed:
@@ -168,7 +169,8 @@ def observe(view: View, request: Observe, actor: str) -> Observed:
         hold_ms = ms_or(record.settings, "hold", 0)
         if _holds(view, record, hold_ms, now=_is_true(inputs, number, record.settings)):
             view.put(key, record)
-    return Observed(found[request.most - 1] if len(found) > request.most else b"")
+    after = found[request.most - 1] if len(found) > request.most else b""
+    return Observed(after, inputs.lanes)
 
 
 def _holds(view: View, record: AlertRecord, hold_ms: int, *, now: bool) -> bool:
@@ -262,6 +264,7 @@ def _oldest_ready(inputs: AlertInputs, number: int) -> int:
         prefix = keys.BUSY + whose
         busy = view.stored.scan(prefix, keys.after(prefix))
         for key, _ in islice(busy, limits.LOOKED_AT):
+            inputs.lanes += 1
             lane_number = keys.lane_in(key)
             lane = view.need(keys.lane(lane_number), LaneRecord)
             ready = keys.ready_in(lane_number)

@@ -432,6 +432,8 @@ class Observed:
 
     # Where to go on; empty when all were looked at.
     after: bytes
+    # Lanes of ready runs that it took to find the one that waits longest.
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -36,7 +37,14 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.layer import Layer
-from raftsched.statemachine.model.request import FireTimer, FireTimers, Note, Observe, Report
+from raftsched.statemachine.model.request import (
+    FireTimer,
+    FireTimers,
+    Note,
+    Observe,
+    Observed,
+    Report,
+)
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.reads import reads
 
@@ -559,30 +567,52 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
     assert [bool(alert.HasField("raised_time")) for alert in reply.alerts] == [True] * 5
 
 
-@pytest.mark.parametrize(("look_s", "rest_s"), [(0.001, 0.2), (0.045, 9.0), (0.9, 10.0)])
-def test_a_long_look_at_the_alerts_is_followed_by_a_long_rest(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, look_s: float, rest_s: float
+@pytest.mark.parametrize(("lanes", "rest_s"), [(200, 0.0), (500, 4.5), (20_000, 10.0)])
+@pytest.mark.parametrize("look_s", [0.001, 0.2])
+def test_a_look_at_many_lanes_is_followed_by_a_long_rest_however_busy_the_machine_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, lanes: int, rest_s: float, look_s: float
 ) -> None:
     clock, looks = [0.0], list[float]()
     rule = rules.RULES[Observe]
 
-    def takes_its_time(view: View, request: object, actor: str) -> object:
+    def counts(view: View, request: object, actor: str) -> object:
         looks.append(clock[0])
         clock[0] += look_s
-        return rule(view, request, actor)
+        observed = rule(view, request, actor)
+        assert isinstance(observed, Observed)
+        return replace(observed, lanes=lanes)
 
     alert = alert_pb2.Alert(name="late")
     alert.condition.lateness_above.FromSeconds(10)
     bench.ask(alert_pb2.PutAlertRequest(alert=alert))
     bench.run()
     bench.seconds = lambda: clock[0]
-    monkeypatch.setitem(rules.RULES, Observe, takes_its_time)
+    monkeypatch.setitem(rules.RULES, Observe, counts)
     for after_s in (0.0, rest_s - 0.05, 0.1):
-        clock[0] += after_s
+        clock[0] += max(after_s, 0.0)
         bench.leader.watch(NodeHealth())
         bench.run()
 
-    assert looks == pytest.approx([0.0, look_s + rest_s + 0.05])
+    if rest_s:
+        assert looks == pytest.approx([0.0, look_s + rest_s + 0.05])
+    else:
+        assert len(looks) == 3
+
+
+def test_a_look_counts_the_lanes_that_it_takes(bench: Bench) -> None:
+    alert = alert_pb2.Alert(name="late")
+    alert.condition.lateness_above.FromSeconds(10)
+    bench.ask(alert_pb2.PutAlertRequest(alert=alert))
+    for number in range(3):
+        waiting = due(f"d{number}", START_MS)
+        waiting.job.spec.queue = f"q{number}"
+        bench.ask(waiting)
+    bench.run()
+    view = View(bench.applied.store, START_MS)
+    asked = Observe(bench.sessions.connected, True, 0, 10, b"")
+    observed = rules.RULES[Observe](view, asked, "")
+    assert isinstance(observed, Observed)
+    assert observed.lanes == 3
 
 
 def test_a_queue_with_a_rate_is_looked_at_when_it_may_give_again(bench: Bench) -> None:
