@@ -86,7 +86,10 @@ def reopen(view: View, run: Run) -> None:
         record.flow_jid = record.flow_occurrence = 0
         return
     wave.flow.live += 1
-    wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
+    wave.flow.ended_at_ms = 0
+    if wave.flow.stuck_since_ms:
+        # Nothing looks again at what waits for ever, so its time begins anew.
+        wave.flow.stuck_since_ms = view.now_ms
     _put(view, wave)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftsched.proto.v1 import event_pb2, job_pb2, namespace_pb2, run_pb2
+from raftsched.proto.v1 import dead_letter_pb2, event_pb2, job_pb2, namespace_pb2, run_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.model import keys
@@ -124,9 +124,11 @@ def test_a_wave_that_is_to_be_kept_for_longer_is(machine: Machine) -> None:
     assert waves(machine) == 0
 
 
-def stuck(machine: Machine) -> str:
-    """A wave whose step waits for a job that nobody starts."""
+def stuck(machine: Machine, *others: str) -> str:
+    """A wave whose step waits for a job that nobody starts; others come behind its first one."""
     machine.create("a")
+    for other in others:
+        machine.create(other, after=["a"], retry=ONCE)
     machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
     machine.do(cut_off("never"))
@@ -179,6 +181,25 @@ def test_a_stuck_wave_with_a_run_under_way_is_not_forgotten(machine: Machine) ->
 
     machine.succeed(lease)
     pass_time(machine, limits.KEEP_FAILED_MS)
+
+    assert waves(machine) == 0
+
+
+def test_a_stuck_wave_of_which_a_run_began_once_more_is_forgotten_in_its_time(
+    machine: Machine,
+) -> None:
+    """Nothing looks at it again when that run has ended: all that waits is known to be stuck."""
+    stuck(machine, "frail")
+    [lease] = machine.grant()
+    machine.fail(lease)
+    pass_time(machine, limits.STUCK_AFTER_MS)
+    machine.advance(HOUR_MS)
+    machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=lease.run))
+    machine.fail(machine.grant()[0])
+
+    pass_time(machine, limits.KEEP_FAILED_MS - 1)
+    assert waves(machine) == 1
+    pass_time(machine, 1)
 
     assert waves(machine) == 0
 
